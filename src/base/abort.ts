@@ -1,0 +1,34 @@
+/** Stop has one shape, the AbortSignal; its reason is a ConvokeError that says why. */
+import { ConvokeError } from './errors.ts'
+
+/** The reason of an aborted signal as a ConvokeError; a foreign reason becomes `canceled`. */
+export function abortReason(signal: AbortSignal): ConvokeError {
+  const reason: unknown = signal.reason
+  if (reason instanceof ConvokeError) return reason
+  return new ConvokeError('canceled', 'The call was cancelled.', { cause: reason })
+}
+
+/** Calls `listener` once when the signal aborts, at once if it has. Returns how to take it back. */
+export function onAbort(signal: AbortSignal, listener: () => void): () => void {
+  if (signal.aborted) {
+    listener()
+    return () => {}
+  }
+  signal.addEventListener('abort', listener, { once: true })
+  return () => signal.removeEventListener('abort', listener)
+}
+
+/** Resolves after `ms` milliseconds, or as soon as the signal aborts. Does not keep the process alive. */
+export function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer)
+      stop()
+      resolve()
+    }
+    const timer = setTimeout(done, ms)
+    timer.unref()
+    let stop = (): void => {}
+    stop = onAbort(signal, done)
+  })
+}

@@ -1,0 +1,64 @@
+/** JSON values, and the limits on those that strangers send. */
+import { ConvokeError } from './errors.ts'
+
+export type Json = string | number | boolean | null | Json[] | { [key: string]: Json }
+export type JsonObject = { [key: string]: Json }
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/**
+ * JSON with its object keys sorted, so that equal values give equal text. `undefined` members are
+ * left out, as JSON.stringify does.
+ */
+export function canonicalJson(value: unknown): string {
+  return JSON.stringify(value, (_key, member: unknown) =>
+    isObject(member)
+      ? Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)))
+      : member,
+  )
+}
+
+/** How deep a request's JSON may nest. JSON.stringify and every walk over a value recurse this deep. */
+export const maxJsonDepth = 200
+
+/**
+ * Parses JSON text from a stranger. Throws `parse_error` for text that is not JSON or that nests
+ * deeper than {@link maxJsonDepth}.
+ */
+export function parseJson(text: string): unknown {
+  if (isTooDeep(text)) {
+    throw new ConvokeError('parse_error', `The JSON nests deeper than ${maxJsonDepth} levels.`)
+  }
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new ConvokeError('parse_error', 'The body is not valid JSON.')
+  }
+}
+
+/** Looks at the brackets outside of strings only; whether the rest is JSON is JSON.parse's matter. */
+function isTooDeep(text: string): boolean {
+  // A text shorter than the limit in brackets cannot nest past it; most requests stop here.
+  if (text.length <= maxJsonDepth) return false
+  let depth = 0
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i)
+    if (code === 0x22) {
+      // indexOf runs at memory speed; a quote behind an odd number of backslashes does not end the string.
+      for (;;) {
+        i = text.indexOf('"', i + 1)
+        if (i === -1) return false
+        let backslashes = 0
+        while (text.charCodeAt(i - 1 - backslashes) === 0x5c) backslashes++
+        if (backslashes % 2 === 0) break
+      }
+    } else if (code === 0x7b || code === 0x5b) {
+      if (++depth > maxJsonDepth) return true
+    } else if (code === 0x7d || code === 0x5d) {
+      depth--
+    }
+  }
+  return false
+}

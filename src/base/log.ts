@@ -1,0 +1,202 @@
+/**
+ * The log: pino, one JSON line an event, on stderr (stdout belongs to what a command prints). On a terminal
+ * one short line for people instead. Secrets are taken out here, so that no caller has to remember it.
+ */
+import { styleText } from 'node:util'
+import { pino } from 'pino'
+import { isObject } from './json.ts'
+
+export interface Logger {
+  debug(details: object, message: string): void
+  info(details: object, message: string): void
+  warn(details: object, message: string): void
+  error(details: object, message: string): void
+}
+
+/** A logger that can hand out loggers of its own, each line of which carries `bindings` too. */
+export interface Log extends Logger {
+  child(bindings: object): Log
+}
+
+export type LogLevel = 'silent' | 'error' | 'warn' | 'info' | 'debug'
+
+export interface LogOptions {
+  /** One line for people instead of JSON. Default: whether stderr is a terminal. */
+  readonly pretty?: boolean
+  /** Colours in pretty lines. Default: whether stderr has them; NO_COLOR turns them off. */
+  readonly color?: boolean
+  /** Gets each finished line with its newline. Default: writes to stderr, at once, so that a crash loses none. */
+  readonly write?: (line: string) => void
+}
+
+/**
+ * A log that writes what is at least as grave as `level`. Details are JSON-like values and errors: an error
+ * anywhere in them is written with its stack and its chain of causes. Values under keys that name a secret
+ * (`authorization`, `token`, `apiKey`, `password`, …) and bearer tokens in texts become `[redacted]`.
+ */
+export function createLog(level: LogLevel, options: LogOptions = {}): Log {
+  const write = options.write
+  const stderr = write === undefined ? pino.destination({ fd: 2, sync: true }) : { write }
+  const pretty = options.pretty ?? process.stderr.isTTY
+  const color = options.color ?? (process.stderr.isTTY && process.stderr.hasColors())
+  const destination = pretty ? { write: (line: string) => stderr.write(toPretty(line, color)) } : stderr
+  const root = pino(
+    {
+      level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+    },
+    destination,
+  )
+  return new PinoLog(grades[level], () => root)
+}
+
+const grades = { debug: 0, info: 1, warn: 2, error: 3, silent: 4 } as const
+
+/** Every call of a tool gets a child, and few of them write: pino's part of it is made for the first line. */
+class PinoLog implements Log {
+  readonly #least: number
+  readonly #open: () => pino.Logger
+  #logger: pino.Logger | undefined
+
+  constructor(least: number, open: () => pino.Logger) {
+    this.#least = least
+    this.#open = open
+  }
+
+  debug(details: object, message: string): void {
+    this.#write('debug', details, message)
+  }
+
+  info(details: object, message: string): void {
+    this.#write('info', details, message)
+  }
+
+  warn(details: object, message: string): void {
+    this.#write('warn', details, message)
+  }
+
+  error(details: object, message: string): void {
+    this.#write('error', details, message)
+  }
+
+  child(bindings: object): Log {
+    return new PinoLog(this.#least, () => this.#opened().child(loggableDetails(bindings)))
+  }
+
+  #opened(): pino.Logger {
+    return (this.#logger ??= this.#open())
+  }
+
+  #write(level: 'debug' | 'info' | 'warn' | 'error', details: object, message: string): void {
+    if (grades[level] >= this.#least) this.#opened()[level](loggableDetails(details), redactText(message))
+  }
+}
+
+const maxDepth = 8
+const maxItems = 100
+const maxValues = 2_000
+const maxText = 16_384
+const secretKey =
+  /^(proxy-)?authorization$|^(set-)?cookies?$|^credentials?$|^bearer$|pass(word|phrase)$|secrets?$|tokens?$|api[-_]?keys?$|private[-_]?key$/i
+
+const redacted = '[redacted]'
+
+function loggableDetails(details: object): object {
+  const value = loggable(details instanceof Error ? { error: details } : details, 0, { left: maxValues })
+  return isObject(value) ? value : { details: value }
+}
+
+/** A copy that is safe to write: no secrets, no cycles, errors spelled out, at most about `maxValues` values. */
+function loggable(value: unknown, depth: number, budget: { left: number }): unknown {
+  budget.left--
+  switch (typeof value) {
+    case 'string':
+      return redactText(value)
+    case 'bigint':
+    case 'symbol':
+      return String(value)
+    case 'function':
+      return '[function]'
+    case 'object':
+      break
+    default:
+      return value
+  }
+  if (value === null) return null
+  if (depth > maxDepth) return '[deeper]'
+  if (value instanceof Error) return loggableError(value, depth, budget)
+  if (budget.left < 0) return '[more]'
+  if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return `[${value.byteLength} bytes]`
+  if (Array.isArray(value)) {
+    const items = value.slice(0, maxItems).map((item) => loggable(item, depth + 1, budget))
+    return value.length > maxItems ? [...items, `[${value.length - maxItems} more]`] : items
+  }
+  if (value instanceof Map || value instanceof Set) return loggable([...value], depth, budget)
+  if (hasJson(value)) return loggable(value.toJSON(), depth + 1, budget)
+  const copy: Record<string, unknown> = {}
+  let members = 0
+  for (const [key, member] of Object.entries(value)) {
+    if (++members > maxItems) {
+      copy['…'] = '[more]'
+      break
+    }
+    copy[key] = isSecret(key, member) ? redacted : loggable(member, depth + 1, budget)
+  }
+  return copy
+}
+
+function hasJson(value: object): value is { toJSON(): unknown } {
+  return 'toJSON' in value && typeof value.toJSON === 'function'
+}
+
+/** Numbers under such a name (`maxTokens: 4096`) count something; they are no secrets. */
+function isSecret(key: string, value: unknown): boolean {
+  return (typeof value === 'string' || typeof value === 'object') && value !== null && secretKey.test(key)
+}
+
+/** Only the members that tell what happened: foreign errors carry requests, headers and token payloads along. */
+function loggableError(error: Error, depth: number, budget: { left: number }): object {
+  const { code, issues } = error as { code?: unknown; issues?: unknown }
+  const isAggregate = error instanceof AggregateError
+  return {
+    name: error.name,
+    message: redactText(error.message),
+    ...(typeof code === 'string' || typeof code === 'number' ? { code } : {}),
+    ...(issues === undefined ? {} : { issues: loggable(issues, depth + 1, budget) }),
+    stack: redactText(error.stack ?? ''),
+    ...(error.cause === undefined ? {} : { cause: loggable(error.cause, depth + 1, budget) }),
+    ...(isAggregate ? { errors: loggable(error.errors, depth + 1, budget) } : {}),
+  }
+}
+
+function redactText(text: string): string {
+  const short = text.length > maxText ? `${text.slice(0, maxText)}… [${text.length} characters]` : text
+  return short
+    .replace(/\b(Bearer|Basic)\s+[\w.~+/=-]{8,}/gi, `$1 ${redacted}`)
+    .replace(/(:\/\/)[^\s/@]+@/g, `$1${redacted}@`)
+}
+
+const levelStyles = { debug: 'gray', info: 'green', warn: 'yellow', error: 'red' } as const
+
+/** `12:30:05.123 warn  The message key=value` and, below it, the stacks of errors. */
+function toPretty(line: string, color: boolean): string {
+  const { level, time, msg, ...details } = JSON.parse(line) as Record<string, unknown>
+  const style = (format: 'gray' | 'green' | 'yellow' | 'red' | 'bold', text: string) =>
+    color ? styleText(format, text, { validateStream: false }) : text
+  const name = typeof level === 'string' && level in levelStyles ? (level as keyof typeof levelStyles) : 'info'
+  const clock = new Date(String(time)).toTimeString().slice(0, 8)
+  const stacks: string[] = []
+  const fields = Object.entries(details).map(([key, value]) => {
+    if (!isObject(value) || typeof value['stack'] !== 'string') return `${key}=${JSON.stringify(value)}`
+    for (let cause: unknown = value; isObject(cause); cause = cause['cause']) {
+      stacks.push(`${cause === value ? '' : 'Caused by: '}${String(cause['stack'] ?? cause['message'])}`)
+    }
+    return `${key}=${JSON.stringify(value['message'])}`
+  })
+  const head = `${style('gray', clock)} ${style(levelStyles[name], name.padEnd(5))} ${typeof msg === 'string' ? msg : ''}`
+  const tail = fields.length === 0 ? '' : ` ${style('gray', fields.join(' '))}`
+  const below = stacks.map((stack) => `\n${style('gray', stack.replace(/^/gm, '    '))}`).join('')
+  return `${head}${tail}${below}\n`
+}

@@ -1,0 +1,116 @@
+/** `convoke serve`: runs a node until it is told to stop. */
+import { styleText } from 'node:util'
+import { createLog } from '../base/log.ts'
+import { createNode } from '../node.ts'
+import type { Node } from '../node.ts'
+import type { NodeOptions } from '../options.ts'
+import type { Tool } from '../tools/tool.ts'
+import { formatBanner } from './banner.ts'
+import type { Paint } from './banner.ts'
+import { loadConfigFile } from './config.ts'
+import { CommandFailure } from './failure.ts'
+
+export interface ServeFlags {
+  readonly config?: string
+  readonly port?: number
+  readonly host?: string
+  readonly logLevel?: NonNullable<NodeOptions['logLevel']>
+  readonly output: 'text' | 'json'
+}
+
+/** Resolves when the node is ready; from then on signals decide. Flags win over the file. */
+export async function serve(flags: ServeFlags): Promise<void> {
+  const { options: fromFile, warnings } = await loadConfigFile(flags.config)
+  const logLevel = flags.logLevel ?? fromFile.logLevel ?? 'info'
+  const options: NodeOptions = {
+    ...fromFile,
+    logLevel,
+    server: {
+      ...fromFile.server,
+      ...(flags.port === undefined ? {} : { port: flags.port }),
+      ...(flags.host === undefined ? {} : { host: flags.host }),
+    },
+  }
+  const starting = start(options)
+  stopOnSignal(starting)
+  try {
+    const node = await starting
+    if (flags.output === 'json') {
+      for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`)
+      process.stdout.write(readyLine(node))
+    } else {
+      process.stdout.write(readyText(node, options, warnings))
+    }
+  } catch (error) {
+    throw new CommandFailure(1, error, logLevel === 'debug')
+  }
+  process.once('uncaughtException', (error) => {
+    createLog(logLevel).error({ error }, 'An error that nobody caught ends the node.')
+    process.exit(1)
+  })
+}
+
+async function start(options: NodeOptions): Promise<Node> {
+  const node = await createNode(options)
+  try {
+    await node.start()
+    return node
+  } catch (error) {
+    await node.stop()
+    throw error
+  }
+}
+
+/** `npm start` passes on a Ctrl-C that the terminal has sent to us already: so soon, it is the same one. */
+const echoMs = 300
+
+/**
+ * The first SIGTERM or SIGINT lets running tasks finish within the drain time, then exits with 0. A second one
+ * exits at once with 130; what was stored stays good, as after a crash.
+ */
+function stopOnSignal(starting: Promise<Node>): void {
+  let stoppedAt: number | undefined
+  const onSignal = () => {
+    if (stoppedAt !== undefined) {
+      if (performance.now() - stoppedAt > echoMs) process.exit(130)
+      return
+    }
+    stoppedAt = performance.now()
+    starting
+      .then((node) => node.stop())
+      .then(
+        () => process.exit(0),
+        (error: unknown) => {
+          process.stderr.write(`convoke: ${new CommandFailure(1, error).message}\n`)
+          process.exit(1)
+        },
+      )
+  }
+  process.on('SIGTERM', onSignal)
+  process.on('SIGINT', onSignal)
+}
+
+function publishedTools(node: Node): Tool[] {
+  return node.tools.list({ published: true })
+}
+
+function readyLine(node: Node): string {
+  return `${JSON.stringify({ url: node.url, doors: node.doors, tools: publishedTools(node).map((tool) => tool.name) })}\n`
+}
+
+function readyText(node: Node, options: NodeOptions, warnings: readonly string[]): string {
+  const { stdout } = process
+  // hasColors knows NO_COLOR and TERM.
+  const colors = stdout.isTTY && stdout.hasColors()
+  const paint: Paint = (format, text) => (colors ? styleText(format, text, { validateStream: false }) : text)
+  const banner = {
+    name: options.agent.name ?? options.agent.id,
+    url: node.url,
+    doors: node.doors,
+    tools: publishedTools(node),
+    warnings,
+    rpcUrl: node.doors.find((door) => /json-?rpc/i.test(door.name))?.url ?? node.url,
+    authRequired: options.server?.auth !== undefined,
+  }
+  return formatBanner(banner, paint)
+}

@@ -1,0 +1,463 @@
+/**
+ * The configuration file: from YAML or JSON to {@link NodeOptions}. The only file that reads the environment.
+ *
+ * `convoke.schema.json` is the one description of what may stand in it, for editors and for this check. Its
+ * keyword `errorMessage` (editors know it too) holds the words in which a mistake is told; the validator only
+ * says where the mistakes are.
+ */
+import { readFileSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, visit } from 'yaml'
+import type { Document, Node, Pair, YAMLError } from 'yaml'
+import type { Issue } from './base/errors.ts'
+import { ConvokeError } from './base/errors.ts'
+import type { JsonObject } from './base/json.ts'
+import { isObject } from './base/json.ts'
+import type { NodeOptions } from './options.ts'
+import { isLoopback } from './server/auth/origin.ts'
+import { compile } from './tools/schema.ts'
+import { clip, closest, toPointer } from './tools/value.ts'
+
+
+export interface LoadedConfig {
+  /** With the defaults of a file: port 4120, a SQLite file below its folder, `baseDir` its folder. */
+  readonly options: NodeOptions
+  /** What works and yet looks like a mistake, one sentence each. */
+  readonly warnings: readonly string[]
+}
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/**
+ * Reads a configuration file and replaces each `${env:NAME}` in its texts. Throws one `config` error that names
+ * every mistake, a line each (`FILE:LINE:COLUMN: …`), and never a value from below `server.auth` or the environment.
+ */
+export async function loadConfig(file: string, environment: Environment = process.env): Promise<LoadedConfig> {
+  const source = new Source(file, await readText(file))
+  const [value, fromEnvironment] = replaceVariables(source, environment)
+  const issues = validateConfig(value)
+  for (const path of new Set(issues.map((issue) => issue.path))) explain(source, value, path, fromEnvironment)
+  if (source.problems.length === 0) checkMeaning(source, value as ConfigFile)
+  source.throwProblems()
+
+  // The schema has just said that it is one.
+  const { $schema: _, ...config } = value as ConfigFile
+  return {
+    options: {
+      ...config,
+      server: { port: defaultPort, ...config.server },
+      store: { url: defaultStoreUrl, ...config.store },
+      baseDir: dirname(resolve(file)),
+    },
+    warnings: source.warnings,
+  }
+}
+
+/** What a file holds: the node's options as far as text can say them. */
+type ConfigFile = Omit<NodeOptions, 'onMessage' | 'baseDir'> & { readonly $schema?: string }
+
+const defaultPort = 4120
+const defaultStoreUrl = 'sqlite:./data/convoke.db'
+
+async function readText(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8')
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException
+    const why =
+      code === 'ENOENT' || code === 'ENOTDIR'
+        ? 'there is no such file'
+        : code === 'EISDIR'
+          ? 'it is a folder'
+          : code === 'EACCES' || code === 'EPERM'
+            ? 'this user may not read it'
+            : `reading it failed (${code ?? 'for an unknown reason'})`
+    throw new ConvokeError('config', `Cannot read the configuration ${file}: ${why}.`, { cause })
+  }
+}
+
+/** Keys and indices from the top of the file down. */
+type Path = readonly string[]
+
+/** A parsed file that knows where each value stands, and gathers what is wrong with it. */
+class Source {
+  readonly problems: { offset: number; path: string; sentence: string }[] = []
+  readonly warnings: string[] = []
+  readonly value: unknown
+  readonly #file: string
+  readonly #lines = new LineCounter()
+  readonly #document: Document.Parsed
+
+  /** Throws when the text is so broken that its values would mean nothing. */
+  constructor(file: string, text: string) {
+    this.#file = file
+    this.#document = parseDocument(text, {
+      lineCounter: this.#lines,
+      prettyErrors: false,
+      stringKeys: true,
+      logLevel: 'error',
+    })
+    if (this.#document.contents === null && this.#document.errors.length === 0) {
+      this.#addAt(0, [], 'The file is empty. It must at least say who the node is: agent: { id: NAME }.')
+    }
+    const reportedLines = new Set<number>()
+    for (const error of [...this.#document.errors, ...this.#document.warnings]) {
+      // One mistake makes the parser stumble several times in a line.
+      const { line } = this.#lines.linePos(error.pos[0])
+      if (reportedLines.has(line)) continue
+      reportedLines.add(line)
+      this.#addAt(error.pos[0], [], this.#syntaxSentence(error, lineAt(text, error.pos[0])))
+    }
+    visit(this.#document, {
+      Alias: (_key, node) => {
+        if (node.resolve(this.#document) === undefined) {
+          this.#addAt(node.range?.[0] ?? 0, [], 'Nothing in the file defines this alias.')
+        }
+      },
+    })
+    if (this.problems.some((problem) => !problem.sentence.endsWith(keepOne))) this.throwProblems()
+    this.value = this.#toValue()
+  }
+
+  add(path: Path, sentence: string, at: 'key' | 'value' = 'value'): void {
+    const { key, value } = this.#find(path)
+    // An empty value has no place of its own.
+    const node = at === 'value' && value !== undefined && !isEmpty(value) ? value : (key ?? value)
+    this.#addAt(node?.range?.[0] ?? 0, path, sentence)
+  }
+
+  warn(path: Path, sentence: string): void {
+    this.warnings.push(`${this.#place(this.#find(path).value?.range?.[0] ?? 0)}: ${sentence}`)
+  }
+
+  /** A scalar as it stands in the file: `1.0` where the value is 1. */
+  text(path: Path): string | undefined {
+    const { value } = this.#find(path)
+    return isScalar(value) ? value.source : undefined
+  }
+
+  throwProblems(): void {
+    if (this.problems.length === 0) return
+    const sorted = this.problems.toSorted((a, b) => a.offset - b.offset)
+    const issues: Issue[] = sorted.map(({ offset, path, sentence }) => ({
+      path,
+      message: `${this.#place(offset)}: ${sentence}`,
+    }))
+    throw new ConvokeError('config', issues.map((issue) => issue.message).join('\n'), { issues })
+  }
+
+  #addAt(offset: number, path: Path, sentence: string): void {
+    this.problems.push({ offset, path: toPointer(masked(path)), sentence })
+  }
+
+  #place(offset: number): string {
+    const { line, col } = this.#lines.linePos(offset)
+    return `${this.#file}:${Math.max(line, 1)}:${Math.max(col, 1)}`
+  }
+
+  #toValue(): unknown {
+    try {
+      const value: unknown = this.#document.toJS()
+      // An alias inside of its own anchor makes a value without end.
+      JSON.stringify(value)
+      return value
+    } catch (cause) {
+      throw new ConvokeError('config', `${this.#file}: The aliases of the file refer to themselves, or blow up.`, {
+        cause,
+      })
+    }
+  }
+
+  #find(path: Path): { key?: Node; value?: Node } {
+    let found: { key?: Node; value?: Node } = this.#document.contents === null ? {} : { value: this.#document.contents }
+    for (const segment of path) {
+      const parent = isAlias(found.value) ? found.value.resolve(this.#document) : found.value
+      if (isMap<Node, Node | null>(parent)) {
+        const pair = parent.items.find(({ key }) => isScalar(key) && String(key.value) === segment)
+        if (pair === undefined) return {}
+        found = { key: pair.key, ...(pair.value === null ? {} : { value: pair.value }) }
+      } else if (isSeq<Node>(parent)) {
+        const item = parent.items[Number(segment)]
+        if (item === undefined) return {}
+        found = { value: item }
+      } else {
+        return {}
+      }
+    }
+    return found
+  }
+
+  /** The parser's own messages may quote the text, where secrets may be: only the words up to the quotation are used. */
+  #syntaxSentence(error: YAMLError, line: string): string {
+    if (error.code === 'TAB_AS_INDENT') return 'YAML is indented with spaces, and here is a tab.'
+    if (error.code === 'MULTIPLE_DOCS') return 'A second document begins here; the file must hold one.'
+    if (error.code === 'DUPLICATE_KEY')
+      return `The key ${showPath(this.#pathOfKey(error.pos[0]))} is there twice; ${keepOne}`
+    const words = error.message.split(/[:"\\]/, 1)[0]?.trim() ?? ''
+    const hint = line.includes('${env:')
+      ? ' Inside of { } and [ ], put quotes round a text with a variable: "${env:NAME}".'
+      : error.code === 'BLOCK_AS_IMPLICIT_KEY' || error.code === 'BLOCK_IN_FLOW'
+        ? ' A text with a colon may need quotes, such as ":memory:".'
+        : error.code === 'BAD_SCALAR_START'
+          ? ' Put the text in quotes.'
+          : ''
+    return `This is not valid ${this.#file.endsWith('.json') ? 'JSON' : 'YAML'}: ${words}.${hint}`
+  }
+
+  #pathOfKey(offset: number): Path {
+    let found: Path = []
+    visit(this.#document, {
+      Pair: (_key, pair, ancestors) => {
+        if (keyOffset(pair) !== offset) return undefined
+        found = [...ancestors, pair].flatMap((node, index, all) => {
+          if (!('key' in node)) return []
+          const parent = all[index - 1]
+          const grandparent = all[index - 2]
+          const item = isSeq(grandparent) && isMap(parent) ? [String(grandparent.items.indexOf(parent))] : []
+          return [...item, isScalar(node.key) ? String(node.key.value) : '']
+        })
+        return visit.BREAK
+      },
+    })
+    return found
+  }
+}
+
+/** Repeated keys are the one syntax error behind which the other values still mean something. */
+const keepOne = 'keep one.'
+
+function keyOffset(pair: Pair<unknown, unknown>): number | undefined {
+  return isScalar(pair.key) ? pair.key.range?.[0] : undefined
+}
+
+function isEmpty(node: Node): boolean {
+  return isScalar(node) && node.value === null
+}
+
+function lineAt(text: string, offset: number): string {
+  const end = text.indexOf('\n', offset)
+  return text.slice(text.lastIndexOf('\n', offset - 1) + 1, end === -1 ? undefined : end)
+}
+
+/**
+ * The value with its variables put in, and which places hold one, with the text that stands there. Where the
+ * schema wants a number or a boolean and the whole text is one variable, its content is read as one.
+ */
+function replaceVariables(
+  source: Source,
+  environment: Environment,
+): [value: unknown, replaced: ReadonlyMap<string, string>] {
+  const replaced = new Map<string, string>()
+  const replaceIn = (text: string, path: Path): unknown => {
+    if (!isPrivate(path) && /\$\{(?!env:)\w+\}/.test(text)) {
+      source.warn(path, `${showPath(path)} holds a \${…} that stays as it is; variables are written \${env:NAME}.`)
+    }
+    const whole = /^\$\{env:\w+\}$/.test(text)
+    const filled = text.replace(/\$\{env:([^}]*)\}/g, (_match, name: string) => {
+      replaced.set(toPointer(path), text)
+      const content = environment[name]
+      if (content === undefined) source.add(path, `${showPath(path)} ${variableProblem(name)}.`)
+      return content ?? ''
+    })
+    return whole ? readAs(schemaAt(path), filled) : filled
+  }
+  // A copy: an alias gives the same object in two places, and each is a place of its own here.
+  const walk = (value: unknown, path: Path): unknown => {
+    if (typeof value === 'string') return replaceIn(value, path)
+    if (Array.isArray(value)) return value.map((item, index) => walk(item, [...path, String(index)]))
+    if (!isObject(value)) return value
+    return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, walk(member, [...path, key])]))
+  }
+  return [walk(source.value, []), replaced]
+}
+
+function variableProblem(name: string): string {
+  return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name)
+    ? `needs the environment variable ${name}, which is not set`
+    : 'has a ${env:…} that names no variable'
+}
+
+function readAs(schema: JsonObject | undefined, text: string): unknown {
+  if (schema?.['type'] === 'boolean' && (text === 'true' || text === 'false')) return text === 'true'
+  const types = [schema?.['type']].flat()
+  return (types.includes('integer') || types.includes('number')) && /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text
+}
+
+/** Says in words what is wrong at the place where the validator found something. */
+function explain(source: Source, root: unknown, pointer: string, fromEnvironment: ReadonlyMap<string, string>): void {
+  let path = fromPointer(pointer)
+  // Validators differ in whether a missing or unknown key is an issue of the key or of the mapping around it.
+  while (path.length > 0 && (schemaAt(path) === undefined || valueAt(root, path) === undefined))
+    path = path.slice(0, -1)
+  const schema = schemaAt(path) ?? {}
+  const value = valueAt(root, path)
+  const allowed = propertiesOf(schema)
+  if (allowed !== undefined && isObject(value)) {
+    const unknown = Object.keys(value).filter((key) => !Object.hasOwn(allowed, key))
+    const required = Array.isArray(schema['required']) ? schema['required'].map(String) : []
+    const missing = required.filter((key) => !Object.hasOwn(value, key))
+    for (const key of unknown)
+      addOnce(source, [...path, key], unknownKeySentence(path, key, Object.keys(allowed)), 'key')
+    for (const key of missing) {
+      addOnce(source, path, `${showPath([...path, key])} is missing: it ${messageOf(schemaAt([...path, key]))}.`, 'key')
+    }
+    if (unknown.length > 0 || missing.length > 0) return
+  }
+  // A variable that is not set was told already.
+  if (source.problems.some((problem) => problem.path === toPointer(path) && fromEnvironment.has(problem.path))) return
+  const what = path.length === 0 ? 'The file' : showPath(path)
+  addOnce(source, path, `${what} ${messageOf(schema)}${butItIs(source, path, value, schema, fromEnvironment)}.`)
+}
+
+function addOnce(source: Source, path: Path, sentence: string, at: 'key' | 'value' = 'value'): void {
+  if (!source.problems.some((problem) => problem.sentence === sentence)) source.add(path, sentence, at)
+}
+
+function unknownKeySentence(parent: Path, key: string, allowed: readonly string[]): string {
+  const where = showPath([...parent, key])
+  const similar = closest(key, allowed)
+  if (similar !== undefined) return `${where} is an unknown key; did you mean ${similar}?`
+  const elsewhere = placesOf(key)
+  if (elsewhere[0] !== undefined) return `${where} is an unknown key; did you mean ${elsewhere[0]}?`
+  return `${where} is an unknown key. Allowed: ${allowed.filter((name) => name !== '$schema').join(', ')}.`
+}
+
+function butItIs(
+  source: Source,
+  path: Path,
+  value: unknown,
+  schema: JsonObject,
+  fromEnvironment: ReadonlyMap<string, string>,
+): string {
+  const wantsText = [schema['type']].flat().includes('string')
+  if (value === null) return ', but it is empty'
+  if (Array.isArray(value)) return schema['type'] === 'array' ? '' : ', but it is a list'
+  if (isObject(value)) return schema['type'] === 'object' ? '' : ', but it is a mapping'
+  if (typeof value === 'number' && wantsText && schema['minimum'] === undefined) {
+    return isPrivate(path)
+      ? ', but it is a number: put it in quotes'
+      : `, but it is a number: put it in quotes, "${source.text(path)}"`
+  }
+  const variable = fromEnvironment.get(toPointer(path))
+  if (isPrivate(path)) return ''
+  if (variable !== undefined) return `, but it is the value of ${variable}`
+  const text = JSON.stringify(value)
+  // A URL may carry a password.
+  const shown = text.replace(/(:\/\/)[^\s/@]+@/g, '$1[redacted]@')
+  return `, but it is ${clip(shown, 80)}`
+}
+
+/** Below `server.auth` everything may be a secret that was put in the wrong place. */
+function isPrivate(path: Path): boolean {
+  return path[0] === 'server' && path[1] === 'auth'
+}
+
+/** Below `server.auth`, what stands where a key should be may be a secret that slipped; our keys are short. */
+function masked(path: Path): Path {
+  return isPrivate(path) ? path.map((segment) => (segment.length > 24 ? '…' : segment)) : path
+}
+
+/** What a schema cannot say. */
+function checkMeaning(source: Source, { server = {} }: ConfigFile): void {
+  if (server.publicUrl !== undefined && !URL.canParse(server.publicUrl)) {
+    source.add(['server', 'publicUrl'], `server.publicUrl ${messageOf(schemaAt(['server', 'publicUrl']))}.`)
+  }
+  const jwksUrl = server.auth?.jwt?.jwksUrl
+  const jwksPath = ['server', 'auth', 'jwt', 'jwksUrl']
+  if (jwksUrl !== undefined && !URL.canParse(jwksUrl)) {
+    source.add(jwksPath, `${showPath(jwksPath)} ${messageOf(schemaAt(jwksPath))}.`)
+  } else if (jwksUrl !== undefined) {
+    const url = new URL(jwksUrl)
+    if (url.protocol === 'http:' && !isLoopback(url.hostname)) {
+      source.warn(
+        jwksPath,
+        `${showPath(jwksPath)} is plain http: whoever sits on the way can put in keys of their own.`,
+      )
+    }
+  }
+  const hashes = new Map<string, number>()
+  for (const [index, { sha256 }] of (server.auth?.tokens ?? []).entries()) {
+    const first = hashes.get(sha256.toLowerCase())
+    if (first === undefined) hashes.set(sha256.toLowerCase(), index)
+    else {
+      const path = ['server', 'auth', 'tokens', String(index)]
+      source.add(
+        path,
+        `${showPath(path)} has the same hash as server.auth.tokens[${first}]; give each caller a token of its own.`,
+      )
+    }
+  }
+}
+
+// The published schema: parsed when the first file is read, and compiled with it.
+
+let parsedSchema: JsonObject | undefined
+
+function configSchema(): JsonObject {
+  parsedSchema ??= JSON.parse(readFileSync(new URL('../convoke.schema.json', import.meta.url), 'utf8')) as JsonObject
+  return parsedSchema
+}
+
+function validateConfig(value: unknown): readonly Issue[] {
+  return compile(configSchema()).validate(value)
+}
+
+function schemaAt(path: Path): JsonObject | undefined {
+  let schema: unknown = configSchema()
+  for (const segment of path) {
+    if (!isObject(schema)) return undefined
+    const properties: unknown = schema['properties']
+    schema = isObject(properties) && Object.hasOwn(properties, segment) ? properties[segment] : schema['items']
+  }
+  return isObject(schema) ? (schema as JsonObject) : undefined
+}
+
+function propertiesOf(schema: JsonObject): JsonObject | undefined {
+  return isObject(schema['properties']) ? schema['properties'] : undefined
+}
+
+function messageOf(schema: JsonObject | undefined): string {
+  const words = schema?.['errorMessage']
+  return typeof words === 'string' ? words : 'is not what it must be'
+}
+
+/** Where in the file a key of that name may stand. */
+function placesOf(key: string, schema: JsonObject = configSchema(), path: Path = []): string[] {
+  const properties = Object.entries(propertiesOf(schema) ?? {})
+  return properties.flatMap(([name, member]) => {
+    const here = [...path, name]
+    return [...(name === key ? [showPath(here)] : []), ...(isObject(member) ? placesOf(key, member, here) : [])]
+  })
+}
+
+function valueAt(root: unknown, path: Path): unknown {
+  let value = root
+  for (const segment of path) {
+    if (Array.isArray(value)) value = value[Number(segment)]
+    else if (isObject(value) && Object.hasOwn(value, segment)) value = value[segment]
+    else return undefined
+  }
+  return value
+}
+
+function fromPointer(pointer: string): Path {
+  return pointer
+    .split('/')
+    .slice(1)
+    .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'))
+}
+
+/** `server.auth.tokens[0].id` */
+function showPath(path: Path): string {
+  const text = masked(path)
+    .map((segment) =>
+      /^\d+$/.test(segment)
+        ? `[${segment}]`
+        : /^[\w$-]+$/.test(segment)
+          ? `.${segment}`
+          : `[${JSON.stringify(segment)}]`,
+    )
+    .join('')
+  return text.startsWith('.') ? text.slice(1) : text
+}

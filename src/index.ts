@@ -1,0 +1,33 @@
+/** Convoke: an A2A node that publishes typed tools and runs exactly the one that a caller names. */
+export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from './base/errors.ts'
+export type { Json, JsonObject } from './base/json.ts'
+export { loadConfig } from './config.ts'
+export { createNode, type Door, type Node } from './node.ts'
+export type {
+  AgentOptions,
+  AuthOptions,
+  JwtOptions,
+  NodeOptions,
+  ServerOptions,
+  StoreSettings,
+  TokenOptions,
+  ToolModule,
+} from './options.ts'
+export type { Artifact, Message, Part, Task } from './protocol/a2a.ts'
+export type { MessageContext, MessageEvent, MessageHandler, MessageOutcome } from './server/message-handler.ts'
+export { defineTool } from './tools/define.ts'
+export { KeyError, LocalToolRegistry, ValueError, type McpStyleTool, type ToolFilter } from './tools/local.ts'
+export { ToolManager, type ToolCallOptions, type ToolManagerOptions, type ToolResult } from './tools/manager.ts'
+export type {
+  Caller,
+  CallOptions,
+  JsonSchema,
+  Progress,
+  Question,
+  Tool,
+  ToolContext,
+  ToolEvent,
+  ToolSpace,
+  ToolTraits,
+  ToolValue,
+} from './tools/tool.ts'

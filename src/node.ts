@@ -1,0 +1,334 @@
+/** A node: opens the store, builds the rooms, listens, and stops it all in reverse. */
+import { readFile } from 'node:fs/promises'
+import { isAbsolute, join, resolve } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { ConvokeError } from './base/errors.ts'
+import { parseDuration } from './base/duration.ts'
+import { createGuardedFetch } from './base/guarded-fetch.ts'
+import { isObject, type JsonObject } from './base/json.ts'
+import { createLog, type Log } from './base/log.ts'
+import type { NodeOptions, ToolModule } from './options.ts'
+import type { CardInput } from './protocol/card.ts'
+import { HttpApp } from './server/app.ts'
+import { createAuthenticator } from './server/auth/authenticator.ts'
+import { createOriginGuard, isLoopback } from './server/auth/origin.ts'
+
+import { publicBindProblem } from './server/auth/public-bind.ts'
+import { createBaseUrl } from './server/base-url.ts'
+import { CardRoute } from './server/card-route.ts'
+import { createExecutor } from './server/executor.ts'
+import { LegacyDoor, toLegacyPushBody } from './server/legacy.ts'
+import type { MessageHandler } from './server/message-handler.ts'
+import { Operations, type StoredContext } from './server/operations.ts'
+import { openStore } from './store/open.ts'
+import type { Store } from './store/store.ts'
+import { PushService } from './tasks/push.ts'
+import { TaskRuntime } from './tasks/runtime.ts'
+import { closeWorkers } from './tools/blocking.ts'
+import { loadTools } from './tools/load.ts'
+import { LocalToolRegistry } from './tools/local.ts'
+import { ToolManager } from './tools/manager.ts'
+import type { Tool } from './tools/tool.ts'
+
+/** One way into the node. */
+export interface Door {
+  readonly name: string
+  readonly url: string
+}
+
+/** A running node, or one that can be started once. `createNode` makes one. */
+export interface Node {
+  /** Where it listens, without a slash at the end; set once it has started. */
+  readonly url: string
+  readonly doors: readonly Door[]
+  /** The agent's tools: call them from here, add and remove them at run time through `registry`. */
+  readonly tools: ToolManager
+  readonly registry: LocalToolRegistry
+  /** What was skipped while the node was made: tool modules that could not be loaded, and the like. */
+  readonly warnings: readonly string[]
+  /** How many tasks run, and how many tools were abandoned because they did not stop. */
+  readonly stats: { readonly running: number; readonly abandoned: number }
+  /** The agent card as callers of A2A 1.0 see it. */
+  card(): JsonObject
+  /** Takes over unfinished tasks and listens. Rejects with `unavailable` when the address is taken. */
+  start(): Promise<void>
+  /**
+   * Stops accepting, lets running tasks finish within the drain time, cancels the rest, closes everything. The second
+   * call waits for the first.
+   */
+  stop(): Promise<void>
+}
+
+const defaults = {
+  maxBodyBytes: 4 * 1024 * 1024,
+  headersTimeoutMs: 10_000,
+  requestTimeoutMs: 30_000,
+  heartbeatMs: 15_000,
+  drainMs: 10_000,
+  cancelGraceMs: 5_000,
+  maxRunningTasks: 10_000,
+  retention: '7d',
+} as const
+
+/**
+ * Makes a node from its options. Nothing listens before `start`. Throws `config` for options that make no sense and
+ * `unavailable` when the store cannot be opened.
+ */
+export async function createNode(options: NodeOptions): Promise<Node> {
+  checkAgent(options)
+  const problem = publicBindProblem(options)
+  if (problem !== undefined) throw problem
+  const baseDir = resolve(options.baseDir ?? '.')
+  const log = createLog(options.logLevel ?? 'warn')
+  const authenticator = createAuthenticator(options.server?.auth)
+  const registry = new LocalToolRegistry({ log })
+  const warnings = await addTools(registry, options, baseDir, log)
+  const onMessage = options.onMessage ?? (await loadHandler(options, baseDir))
+  const template = await readTemplate(options, baseDir)
+  const store = await openStore(storeOptions(options, baseDir))
+  return new RunningNode({ options, log, authenticator, registry, warnings, onMessage, template, store })
+}
+
+interface Parts {
+  readonly options: NodeOptions
+  readonly log: Log
+  readonly authenticator: ReturnType<typeof createAuthenticator>
+  readonly registry: LocalToolRegistry
+  readonly warnings: readonly string[]
+  readonly onMessage: MessageHandler | undefined
+  readonly template: JsonObject
+  readonly store: Store
+}
+
+class RunningNode implements Node {
+  readonly tools: ToolManager
+  readonly registry: LocalToolRegistry
+  readonly warnings: readonly string[]
+  readonly #options: NodeOptions
+  readonly #log: Log
+  readonly #store: Store
+  readonly #runtime: TaskRuntime<StoredContext>
+  readonly #push: PushService
+  readonly #fetch: ReturnType<typeof createGuardedFetch>
+  readonly #authenticator: ReturnType<typeof createAuthenticator>
+  readonly #cards: CardRoute
+  readonly #app: HttpApp
+  readonly #basePath: string
+  #url = ''
+  #stopping: Promise<void> | undefined
+
+  constructor({ options, log, authenticator, registry, warnings, onMessage, template, store }: Parts) {
+    const { server = {} } = options
+    const host = server.host ?? '127.0.0.1'
+    this.#options = options
+    this.#log = log
+    this.#store = store
+    this.#authenticator = authenticator
+    this.registry = registry
+    this.warnings = warnings
+    this.tools = new ToolManager({ registry, log })
+    this.#basePath = basePathOf(server)
+
+    this.#runtime = new TaskRuntime({
+      store,
+      log,
+      execute: createExecutor({ registry, tools: this.tools, onMessage, log }),
+      cancelGraceMs: server.cancelGraceMs ?? defaults.cancelGraceMs,
+      maxRuns: server.maxRunningTasks ?? defaults.maxRunningTasks,
+      retentionMs: parseDuration(options.store?.retention ?? defaults.retention),
+    })
+    const allowPrivate = server.push?.allowPrivate ?? isLoopback(host)
+    this.#fetch = createGuardedFetch({ allowPrivate })
+    this.#push = new PushService({
+      store,
+      log,
+      fetch: this.#fetch,
+      allowPrivate,
+      toLegacyBody: async (taskId, event) => toLegacyPushBody(event.text, await this.#runtime.peek(taskId)),
+    })
+    this.#runtime.onPublished((taskId) => this.#push.published(taskId))
+
+    const hasExtendedCard = server.extendedCard ?? authenticator.required
+    const input: Omit<CardInput, 'url' | 'tools' | 'public' | 'toolsUrl'> = {
+      template,
+      security: authenticator.schemes(),
+      streaming: true,
+      pushNotifications: true,
+      extendedCard: hasExtendedCard,
+    }
+    const baseUrl = createBaseUrl({
+      publicUrl: server.publicUrl?.replace(/\/$/, ''),
+      basePath: this.#basePath,
+      trustProxy: server.trustProxy ?? [],
+      listening: () => this.#url,
+    })
+    this.#cards = new CardRoute({ registry, input, baseUrl })
+    const operations = new Operations({
+      runtime: this.#runtime,
+      push: this.#push,
+      extendedCard: hasExtendedCard ? (caller) => this.#cards.extendedCard(this.#publicUrl, caller) : undefined,
+    })
+    const heartbeatMs = server.heartbeatMs ?? defaults.heartbeatMs
+    this.#app = new HttpApp({
+      operations,
+      legacy: new LegacyDoor({ operations, card: () => this.card(), log, heartbeatMs }),
+      cardRoute: this.#cards,
+      gatekeeper: {
+        authenticator,
+        guard: createOriginGuard({
+          host,
+          authRequired: authenticator.required,
+          ...(server.publicUrl === undefined ? {} : { publicUrl: server.publicUrl }),
+          ...(server.allowedHosts === undefined ? {} : { allowedHosts: server.allowedHosts }),
+        }),
+      },
+      log,
+      basePath: this.#basePath,
+      maxBodyBytes: server.maxBodyBytes ?? defaults.maxBodyBytes,
+      heartbeatMs,
+      headersTimeoutMs: server.headersTimeoutMs ?? defaults.headersTimeoutMs,
+      requestTimeoutMs: server.requestTimeoutMs ?? defaults.requestTimeoutMs,
+      ready: async () => {
+        if (this.#stopping !== undefined) throw new ConvokeError('unavailable', 'The node is shutting down.')
+        await store.check()
+      },
+    })
+  }
+
+  get url(): string {
+    return this.#url === '' ? '' : this.#url + this.#basePath
+  }
+
+  get #publicUrl(): string {
+    return this.#options.server?.publicUrl?.replace(/\/$/, '') ?? this.url
+  }
+
+  get doors(): readonly Door[] {
+    const url = this.#publicUrl
+    return [
+      { name: 'Agent card', url: `${url}/.well-known/agent-card.json` },
+      { name: 'JSON-RPC', url },
+      { name: 'HTTP+JSON', url },
+      { name: 'Health', url: `${this.url}/healthz` },
+    ]
+  }
+
+  get stats(): { running: number; abandoned: number } {
+    return this.#runtime.stats
+  }
+
+  card(): JsonObject {
+    return this.#cards.card(this.#publicUrl, '1.0')
+  }
+
+  async start(): Promise<void> {
+    if (this.#url !== '' || this.#stopping !== undefined)
+      throw new ConvokeError('config', 'A node can be started once.')
+    const { host = '127.0.0.1', port = 0 } = this.#options.server ?? {}
+    const listening = await this.#app.listen(host, port)
+    this.#url = `http://${urlHost(host)}:${listening}`
+    const recovered = await this.#runtime.recover()
+    if (recovered > 0) this.#log.info({ recovered }, 'Took over the tasks of a process that ended.')
+    this.#push.start()
+  }
+
+  stop(): Promise<void> {
+    this.#stopping ??= this.#close()
+    return this.#stopping
+  }
+
+  async #close(): Promise<void> {
+    this.#app.stopListening()
+    await this.#runtime.close(this.#options.server?.drainMs ?? defaults.drainMs)
+    await this.#app.close()
+    await this.#push.close()
+    await this.#fetch.close()
+    await closeWorkers()
+    this.#authenticator.close()
+    await this.#store.close()
+  }
+}
+
+function checkAgent({ agent }: NodeOptions): void {
+  if (!/^[A-Za-z0-9_-]{1,64}$/.test(agent?.id ?? '')) {
+    const got = JSON.stringify(agent?.id)
+    throw new ConvokeError('config', `agent.id must be 1 to 64 letters, digits, _ or -, got ${got}.`)
+  }
+}
+
+async function addTools(
+  registry: LocalToolRegistry,
+  options: NodeOptions,
+  baseDir: string,
+  log: Log,
+): Promise<string[]> {
+  const entries = options.tools ?? []
+  const modules = entries.filter((entry): entry is ToolModule => 'module' in entry)
+  const own = entries.filter((entry): entry is Tool => !('module' in entry))
+  for (const tool of own) registry.register(tool)
+  const { tools, warnings } = await loadTools(modules, { baseDir, log })
+  for (const tool of tools) {
+    if (registry.get(tool.name) === undefined) registry.register(tool)
+    else warnings.push(`There is a tool "${tool.name}" already; the one of a module was skipped.`)
+  }
+  return [...warnings, ...registry.problems().map(({ name, reason }) => `The tool "${name}" is disabled: ${reason}`)]
+}
+
+/** The module's `onMessage` or default export. */
+async function loadHandler({ agent }: NodeOptions, baseDir: string): Promise<MessageHandler | undefined> {
+  if (agent.module === undefined) return undefined
+  const file = resolve(baseDir, agent.module)
+  let loaded: { onMessage?: unknown; default?: unknown }
+  try {
+    loaded = (await import(pathToFileURL(file).href)) as typeof loaded
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause)
+    throw new ConvokeError('config', `agent.module ${agent.module} cannot be loaded: ${why}`, { cause })
+  }
+  const handler = loaded.onMessage ?? loaded.default
+  if (typeof handler !== 'function') {
+    throw new ConvokeError('config', `agent.module ${agent.module} must export a function onMessage(message, context).`)
+  }
+  return handler as MessageHandler
+}
+
+/** The checked-in card, with the agent's own words in it. */
+async function readTemplate({ agent }: NodeOptions, baseDir: string): Promise<JsonObject> {
+  const own = fileURLToPath(new URL('../agent-card.json', import.meta.url))
+  const file = agent.card === undefined ? own : resolve(baseDir, agent.card)
+  let template: unknown
+  try {
+    template = JSON.parse(await readFile(file, 'utf8'))
+  } catch (cause) {
+    throw new ConvokeError('config', `The card template ${agent.card ?? 'agent-card.json'} cannot be read as JSON.`, {
+      cause,
+    })
+  }
+  if (!isObject(template)) throw new ConvokeError('config', 'The card template must be a JSON object.')
+  return {
+    ...(template as JsonObject),
+    name: agent.name ?? agent.id,
+    ...(agent.description === undefined ? {} : { description: agent.description }),
+    ...(agent.version === undefined ? {} : { version: agent.version }),
+  }
+}
+
+function storeOptions({ store = {} }: NodeOptions, baseDir: string): { url: string; maxBytes?: number } {
+  const { url = ':memory:', maxBytes } = store
+  const path = url.startsWith('sqlite:') && url !== 'sqlite::memory:' ? url.slice('sqlite:'.length) : undefined
+  return {
+    url: path === undefined || isAbsolute(path) ? url : `sqlite:${join(baseDir, path)}`,
+    ...(maxBytes === undefined ? {} : { maxBytes }),
+  }
+}
+
+function basePathOf({ basePath, publicUrl }: NonNullable<NodeOptions['server']>): string {
+  const path = basePath ?? (publicUrl === undefined ? '/' : new URL(publicUrl).pathname)
+  return path === '/' ? '' : `/${path.replace(/^\/|\/$/g, '')}`
+}
+
+/** What a caller on this machine can dial: a wildcard address is none. */
+function urlHost(host: string): string {
+  if (host === '0.0.0.0' || host === '::') return '127.0.0.1'
+  return host.includes(':') ? `[${host}]` : host
+}

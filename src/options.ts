@@ -1,0 +1,108 @@
+/** What a node is made from. The configuration file has the same shape; `config.ts` reads it into this. */
+import type { Tool } from './tools/tool.ts'
+import type { MessageHandler } from './server/message-handler.ts'
+
+/** A tool module by path: every exported tool, or one export, perhaps under another name. */
+export interface ToolModule {
+  /** Relative to `baseDir`. */
+  readonly module: string
+  readonly export?: string
+  readonly name?: string
+}
+
+/** A bearer token or API key, kept as a hash. `convoke token` makes one. */
+export interface TokenOptions {
+  /** Who calls with it. Letters, digits, `_`, `-`, `.`, `@`. */
+  readonly id: string
+  /** SHA-256 of the token, 64 hex digits. */
+  readonly sha256: string
+  /** Default: `["*"]`. `tool:GLOB` allows calling tools, `message` sending plain messages. */
+  readonly scopes?: readonly string[]
+}
+
+export interface JwtOptions {
+  readonly issuer: string
+  readonly audience: string
+  /** Where the issuer publishes its keys. */
+  readonly jwksUrl: string
+  /** Default: RS256, PS256, ES256, EdDSA and their longer kin; never `none` or a shared secret. */
+  readonly algorithms?: readonly string[]
+}
+
+export interface AuthOptions {
+  readonly tokens?: readonly TokenOptions[]
+  readonly jwt?: JwtOptions
+}
+
+export interface ServerOptions {
+  /** Default: `127.0.0.1`. Any other address needs `auth`, or `allowAnonymous`. */
+  readonly host?: string
+  /** 0 picks a free one. Default: 0 for `createNode`, 4120 for `convoke serve`. */
+  readonly port?: number
+  /** The URL that callers use, with its base path. Default: what the request came by, or the listening address. */
+  readonly publicUrl?: string
+  /** Every route stands below it. Default: the path of `publicUrl`, or `/`. */
+  readonly basePath?: string
+  /** Addresses, networks (`10.0.0.0/8`) or `loopback` whose `X-Forwarded-*` headers count. Default: none. */
+  readonly trustProxy?: readonly string[]
+  /** Hosts beside the node's own that the Host and Origin headers may name on a node without auth. */
+  readonly allowedHosts?: readonly string[]
+  readonly auth?: AuthOptions
+  /** Serve a public address without auth. Default: false. */
+  readonly allowAnonymous?: boolean
+  /** Largest request body in bytes. Default: 4 MiB. */
+  readonly maxBodyBytes?: number
+  /** How long a client may take to send its headers, in milliseconds. Default: 10,000. */
+  readonly headersTimeoutMs?: number
+  /** How long a client may take to send a whole request, in milliseconds. Default: 30,000. */
+  readonly requestTimeoutMs?: number
+  /** Silence on an event stream before a comment keeps it open, in milliseconds. Default: 15,000. */
+  readonly heartbeatMs?: number
+  /** How long running tasks may go on after a stop, in milliseconds. Default: 10,000. */
+  readonly drainMs?: number
+  /** How long a cancelled tool may take to stop before it is abandoned, in milliseconds. Default: 5,000. */
+  readonly cancelGraceMs?: number
+  /** Tasks that may be under way at once. More are refused with 503. Default: 10,000. */
+  readonly maxRunningTasks?: number
+  readonly push?: {
+    /** Deliver webhooks to private and loopback addresses too. Default: only when the node itself listens on loopback. */
+    readonly allowPrivate?: boolean
+  }
+  /** Serve GetExtendedAgentCard to authenticated callers. Default: true when `auth` is set. */
+  readonly extendedCard?: boolean
+}
+
+export interface StoreSettings {
+  /** `:memory:`, or `sqlite:PATH` relative to `baseDir`. Default: `:memory:` for `createNode`, `sqlite:./data/convoke.db` for a configuration file. */
+  readonly url?: string
+  /** How long finished tasks are kept: `30s`, `15m`, `12h`, `7d`, or milliseconds. Default: `7d`. */
+  readonly retention?: string | number
+  /** Most bytes that finished tasks take in memory (default 64 MiB), or the database file on disk (default: no limit). */
+  readonly maxBytes?: number
+}
+
+export interface AgentOptions {
+  /** `^[A-Za-z0-9_-]{1,64}$`: what peers call it. */
+  readonly id: string
+  /** Default: the id. */
+  readonly name?: string
+  readonly description?: string
+  readonly version?: string
+  /** Path of a card template to use instead of the package's agent-card.json, relative to `baseDir`. */
+  readonly card?: string
+  /** Path of a module whose default export, or export `onMessage`, answers messages that name no tool. */
+  readonly module?: string
+}
+
+export interface NodeOptions {
+  readonly agent: AgentOptions
+  readonly server?: ServerOptions
+  readonly store?: StoreSettings
+  readonly tools?: readonly (Tool | ToolModule)[]
+  /** Answers messages that name no tool. */
+  readonly onMessage?: MessageHandler
+  /** `silent`, `error`, `warn`, `info`, `debug`. Default: `warn` for `createNode`, `info` for `convoke serve`. */
+  readonly logLevel?: 'silent' | 'error' | 'warn' | 'info' | 'debug'
+  /** What relative paths start from. Default: the working directory; the file's folder for a configuration file. */
+  readonly baseDir?: string
+}

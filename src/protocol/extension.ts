@@ -1,0 +1,24 @@
+/** The tool-call extension, version 1. `docs/protocol.md` is its specification, `test/wire/` its test vectors. */
+
+export const extensionUri = 'urn:convoke:tool-call:v1'
+
+/** Metadata keys, as they stand on the wire. */
+export const keys = {
+  call: '_tool_call',
+  result: '_tool_result',
+  wrapped: '_tool_result_wrapped',
+  progress: '_tool_progress',
+  error: '_tool_error',
+  attempt: '_tool_attempt',
+  question: '_tool_question',
+} as const
+
+/** On the card a tool is the skill `tool-NAME` with this tag. */
+export const skillPrefix = 'tool-'
+export const toolTag = 'tool'
+
+export const streamArtifact = 'stream'
+export const resultArtifact = 'result'
+
+/** `^[A-Za-z0-9_-]{1,64}$`: what a tool may be called. */
+export const toolNamePattern = /^[A-Za-z0-9_-]{1,64}$/

@@ -1,0 +1,228 @@
+/** Calls, chunks, results and failures of tools, to and from A2A messages and artifacts. Pure functions. */
+import { randomUUID } from 'node:crypto'
+import { ConvokeError, errorCodes, type ErrorCode, type Issue } from '../base/errors.ts'
+import { canonicalJson, isObject, type Json, type JsonObject } from '../base/json.ts'
+import type { Artifact, Message, Part } from './a2a.ts'
+import { extensionUri, keys, resultArtifact, skillPrefix, streamArtifact } from './extension.ts'
+
+export interface ToolCall {
+  readonly name: string
+  /** As the caller sent them; the tool's schema has not seen them yet. */
+  readonly params: unknown
+  /** The caller's own id for this call. */
+  readonly callId?: string
+  /** How long the caller will wait, in milliseconds. */
+  readonly timeoutMs?: number
+}
+
+/** A value that a tool takes or gives: JSON, or bytes. */
+export type ToolValue = Json | Uint8Array
+
+const octets = 'application/octet-stream'
+
+/**
+ * The tool call in a message, or undefined when it names no tool. Looks at `message.metadata._tool_call`, then at the
+ * spellings of others: the request's metadata, the extension's URI as key, a data part `{skill, input | parameters}`.
+ * Throws `invalid_params` for a call that is not one: wrong types, or two calls that differ.
+ */
+export function readToolCall(message: Message, requestMetadata?: JsonObject): ToolCall | undefined {
+  const mine = message.metadata?.[keys.call]
+  const theirs = requestMetadata?.[keys.call]
+  if (mine !== undefined && theirs !== undefined && canonicalJson(mine) !== canonicalJson(theirs)) {
+    throw invalidCall('message.metadata._tool_call and metadata._tool_call name different calls; send one of them.')
+  }
+  const call = mine ?? theirs ?? message.metadata?.[extensionUri] ?? requestMetadata?.[extensionUri]
+  if (call !== undefined) return parseCall(call)
+  for (const part of message.parts) {
+    if (isObject(part.data) && typeof part.data['skill'] === 'string') {
+      const params = part.data['input'] ?? part.data['parameters']
+      if (params !== undefined) return { name: withoutPrefix(part.data['skill']), params }
+    }
+  }
+  return undefined
+}
+
+/** The message that calls a tool. `text` is for people and for agents that do not know the extension. */
+export function toCallMessage(call: ToolCall, messageId: string = randomUUID()): Message {
+  const body: JsonObject = { name: call.name, params: call.params as Json }
+  if (call.callId !== undefined) body['call_id'] = call.callId
+  if (call.timeoutMs !== undefined) body['timeout_ms'] = call.timeoutMs
+  return {
+    messageId,
+    role: 'ROLE_USER',
+    parts: [{ text: `Call the tool ${call.name}.` }],
+    metadata: { [keys.call]: body },
+    extensions: [extensionUri],
+  }
+}
+
+function parseCall(value: unknown): ToolCall {
+  if (!isObject(value)) throw invalidCall('_tool_call must be an object {name, params}.')
+  const { name, params, call_id: callId, timeout_ms: timeoutMs } = value
+  if (typeof name !== 'string' || name === '') throw invalidCall('_tool_call.name must be the name of a tool.')
+  if (callId !== undefined && typeof callId !== 'string') throw invalidCall('_tool_call.call_id must be a string.')
+  if (timeoutMs !== undefined && !(typeof timeoutMs === 'number' && timeoutMs > 0)) {
+    throw invalidCall('_tool_call.timeout_ms must be a number of milliseconds above 0.')
+  }
+  return {
+    name: withoutPrefix(name),
+    params: params === undefined ? {} : params,
+    ...(callId === undefined ? {} : { callId }),
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+  }
+}
+
+function invalidCall(message: string): ConvokeError {
+  return new ConvokeError('invalid_params', message, { issues: [{ path: '/metadata/_tool_call', message }] })
+}
+
+function withoutPrefix(name: string): string {
+  return name.startsWith(skillPrefix) ? name.slice(skillPrefix.length) : name
+}
+
+/** One part for one value: a string as text, bytes as raw, an object as data, anything else wrapped. */
+function toPart(value: ToolValue): { part: Part; wrapped: boolean } {
+  if (value instanceof Uint8Array) {
+    const raw = Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString('base64')
+    return { part: { raw, mediaType: octets }, wrapped: false }
+  }
+  if (isObject(value)) return { part: { data: value }, wrapped: false }
+  // Older peers and the SDK lose a data part that is no object (null most of all).
+  return { part: { data: { result: value } }, wrapped: true }
+}
+
+/** The value in a part, or undefined when it has none. `wrapped` says that `{result}` stands around it. */
+function fromPart(part: Part, wrapped: boolean): ToolValue | undefined {
+  if (part.data !== undefined) {
+    return wrapped && isObject(part.data) ? (part.data['result']) : part.data
+  }
+  if (part.text !== undefined) return part.text
+  if (part.raw !== undefined) return new Uint8Array(Buffer.from(part.raw, 'base64'))
+  return undefined
+}
+
+/** One chunk as an artifact update; `attempt` above 1 tells whoever gathers chunks to start over. */
+export function toChunkArtifact(chunk: ToolValue, attempt: number): Artifact {
+  const { part, wrapped } = typeof chunk === 'string' ? { part: { text: chunk }, wrapped: false } : toPart(chunk)
+  if (wrapped) part.metadata = { [keys.wrapped]: true }
+  const artifact: Artifact = { artifactId: streamArtifact, name: streamArtifact, parts: [part] }
+  if (attempt > 1) artifact.metadata = { [keys.attempt]: attempt }
+  return artifact
+}
+
+/** The chunks in an artifact named `stream`, in order. */
+export function fromChunkArtifact(artifact: Artifact): ToolValue[] {
+  const chunks: ToolValue[] = []
+  for (const part of artifact.parts) {
+    const chunk = fromPart(part, part.metadata?.[keys.wrapped] === true)
+    if (chunk !== undefined) chunks.push(chunk)
+  }
+  return chunks
+}
+
+export function toResultArtifact(result: ToolValue, toolName: string, executionTimeMs: number): Artifact {
+  const { part, wrapped } = toPart(result)
+  const metadata: JsonObject = { [keys.result]: true, tool_name: toolName, execution_time_ms: executionTimeMs }
+  if (wrapped) metadata[keys.wrapped] = true
+  return { artifactId: resultArtifact, name: resultArtifact, metadata, extensions: [extensionUri], parts: [part] }
+}
+
+/** The result in an artifact, or undefined when it is none of this extension's. */
+export function fromResultArtifact(
+  artifact: Artifact,
+): { result: ToolValue; toolName: string; executionTimeMs: number | undefined } | undefined {
+  const { metadata } = artifact
+  if (metadata?.[keys.result] !== true) return undefined
+  const part = artifact.parts[0]
+  const result = part === undefined ? undefined : fromPart(part, metadata[keys.wrapped] === true)
+  if (result === undefined) return undefined
+  const { tool_name: toolName, execution_time_ms: executionTimeMs } = metadata
+  return {
+    result,
+    toolName: typeof toolName === 'string' ? toolName : '',
+    executionTimeMs: typeof executionTimeMs === 'number' ? executionTimeMs : undefined,
+  }
+}
+
+/** What failed, as the status message of a REJECTED, FAILED or CANCELED task. */
+export function toErrorMessage(error: ConvokeError, toolName: string): Message {
+  const body: JsonObject = { code: error.code, message: error.message, retryable: error.retryable, tool_name: toolName }
+  if (error.retryAfterMs !== undefined) body['retry_after_ms'] = error.retryAfterMs
+  if (error.issues !== undefined) body['issues'] = error.issues.map(({ path, message }) => ({ path, message }))
+  return {
+    messageId: randomUUID(),
+    role: 'ROLE_AGENT',
+    parts: [{ text: error.message }],
+    metadata: { [keys.error]: body },
+    extensions: [extensionUri],
+  }
+}
+
+/** The failure that a status message tells of, or undefined when it tells of none. */
+export function fromErrorMessage(message: Message): ConvokeError | undefined {
+  const body = message.metadata?.[keys.error]
+  if (!isObject(body) || typeof body['code'] !== 'string') return undefined
+  const text = typeof body['message'] === 'string' ? body['message'] : 'The tool failed.'
+  const { retryable, retry_after_ms: retryAfterMs, issues } = body
+  return new ConvokeError(isErrorCode(body['code']) ? body['code'] : 'tool_failed', text, {
+    ...(typeof retryable === 'boolean' ? { retryable } : {}),
+    ...(typeof retryAfterMs === 'number' ? { retryAfterMs } : {}),
+    ...(Array.isArray(issues) ? { issues: issues.flatMap(toIssue) } : {}),
+  })
+}
+
+function isErrorCode(code: string): code is ErrorCode {
+  return Object.hasOwn(errorCodes, code)
+}
+
+function toIssue(value: Json): Issue[] {
+  if (!isObject(value) || typeof value['path'] !== 'string' || typeof value['message'] !== 'string') return []
+  return [{ path: value['path'], message: value['message'] }]
+}
+
+export interface ToolProgress {
+  readonly progress: number
+  readonly total?: number
+  readonly message?: string
+}
+
+/** Progress as the metadata of a `statusUpdate`. */
+export function toProgressMetadata({ progress, total, message }: ToolProgress): JsonObject {
+  const body: JsonObject = { progress }
+  if (total !== undefined) body['total'] = total
+  if (message !== undefined) body['message'] = message
+  return { [keys.progress]: body }
+}
+
+/** The progress in a status update's metadata, if there is any. */
+export function fromProgressMetadata(metadata: JsonObject | undefined): ToolProgress | undefined {
+  const body = metadata?.[keys.progress]
+  if (!isObject(body) || typeof body['progress'] !== 'number') return undefined
+  const { progress, total, message } = body
+  return {
+    progress,
+    ...(typeof total === 'number' ? { total } : {}),
+    ...(typeof message === 'string' ? { message } : {}),
+  }
+}
+
+/** A tool's question as the status message of an `input-required` task. */
+export function toQuestionMessage(question: { message: string; schema?: JsonObject }, toolName: string): Message {
+  const body: JsonObject = { message: question.message, tool_name: toolName }
+  if (question.schema !== undefined) body['schema'] = question.schema
+  return {
+    messageId: randomUUID(),
+    role: 'ROLE_AGENT',
+    parts: [{ text: question.message }],
+    metadata: { [keys.question]: body },
+    extensions: [extensionUri],
+  }
+}
+
+/** The answer in a reply: the first data part, else its text joined; `{result}` around a non-object is taken off. */
+export function fromAnswerMessage(message: Message): Json {
+  for (const part of message.parts) {
+    if (part.data !== undefined) return fromPart(part, part.metadata?.[keys.wrapped] === true) as Json
+  }
+  return message.parts.flatMap((part) => (part.text === undefined ? [] : [part.text])).join('\n')
+}

@@ -1,0 +1,175 @@
+/** The HTTP server: every route on one screen, and how it starts and stops. */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import express, { type NextFunction, type Request, type Response } from 'express'
+import { ConvokeError } from '../base/errors.ts'
+import type { Logger } from '../base/log.ts'
+import { toRestError } from '../protocol/wire-errors.ts'
+import type { CardRoute } from './card-route.ts'
+import type { Gatekeeper } from './http.ts'
+import { sendText } from './http.ts'
+import { JsonRpcDoor } from './jsonrpc.ts'
+import type { LegacyDoor } from './legacy.ts'
+import type { Operations } from './operations.ts'
+import { createRestRouter, sendError } from './rest.ts'
+
+export interface AppOptions {
+  readonly operations: Operations
+  readonly legacy: LegacyDoor
+  readonly cardRoute: CardRoute
+  readonly gatekeeper: Gatekeeper
+  readonly log: Logger
+  /** `''`, or a path with a slash in front and none behind. */
+  readonly basePath: string
+  readonly maxBodyBytes: number
+  readonly heartbeatMs: number
+  readonly headersTimeoutMs: number
+  readonly requestTimeoutMs: number
+  /** Resolves when the node can serve; rejects with what keeps it from that. */
+  readonly ready: () => Promise<void>
+}
+
+const cardPaths = new Set(['/.well-known/agent-card.json', '/.well-known/agent.json'])
+
+export class HttpApp {
+  readonly #server: Server
+  readonly #rpc: JsonRpcDoor
+  readonly #options: AppOptions
+
+  constructor(options: AppOptions) {
+    this.#options = options
+    this.#rpc = new JsonRpcDoor(options)
+    const app = this.#routes()
+    this.#server = createServer((req, res) => {
+      req.url = withoutBase(req.url ?? '/', options.basePath)
+      if (!this.#takeHot(req, res)) app(req, res)
+    })
+    this.#server.headersTimeout = options.headersTimeoutMs
+    this.#server.requestTimeout = options.requestTimeoutMs
+    this.#server.on('clientError', (_error, socket) => {
+      // What is not HTTP, too large a header or too slow: a short answer if the socket still takes one.
+      if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n')
+      else socket.destroy()
+    })
+  }
+
+  /** Listens. Rejects with `unavailable` when the address is taken or not ours. */
+  listen(host: string, port: number): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', (cause: NodeJS.ErrnoException) => {
+        const why =
+          cause.code === 'EADDRINUSE'
+            ? 'is in use by another process; choose another port, or 0 for any'
+            : `cannot be listened on (${cause.code})`
+        reject(new ConvokeError('unavailable', `${host}:${port} ${why}.`, { cause }))
+      })
+      this.#server.listen(port, host, () => resolve((this.#server.address() as AddressInfo).port))
+    })
+  }
+
+  /** Takes no new connections, and closes those that are idle. Streams and calls under way go on. */
+  stopListening(): void {
+    if (this.#server.listening) this.#server.close()
+    this.#server.closeIdleConnections()
+  }
+
+  /** Closes every connection that is left. */
+  async close(): Promise<void> {
+    if (!this.#server.listening && this.#server.address() === null) {
+      this.#server.closeAllConnections()
+      return
+    }
+    const closed = new Promise((resolve) => this.#server.close(resolve))
+    this.#server.closeAllConnections()
+    await closed
+  }
+
+  /** The requests that come most often. Express would cost several times the work itself. */
+  #takeHot(req: IncomingMessage, res: ServerResponse): boolean {
+    const { method, url } = req
+    if (method === 'POST') {
+      if (url !== '/' && url?.startsWith('/?') !== true) return false
+      void this.#rpc.handle(req, res)
+      return true
+    }
+    if (method !== 'GET' && method !== 'HEAD') return false
+    const path = url?.split('?', 1)[0] ?? ''
+    if (!cardPaths.has(path)) return false
+    this.#serve(req, res, () => this.#options.cardRoute.handle(req, res))
+    return true
+  }
+
+  #routes(): express.Express {
+    const { operations, cardRoute, log } = this.#options
+    const app = express()
+    app.disable('x-powered-by')
+    app.disable('etag')
+
+    app.get('/', (req, res) => this.#serve(req, res, () => this.#welcome(res)))
+    app.get('/tools', (req, res) => this.#serve(req, res, () => cardRoute.handleTools(req, res)))
+    app.get('/healthz', (_req, res) => sendText(res, 200, 'application/json', '{"status":"ok"}'))
+    app.get('/readyz', async (_req, res) => this.#ready(res))
+    app.use(createRestRouter({ ...this.#options, operations }))
+
+    app.use((req: Request, res: Response) => {
+      const { pathname } = new URL(req.url, 'http://node')
+      const text = `There is nothing at ${req.method} ${pathname.slice(0, 100)}. The agent card is at /.well-known/agent-card.json.`
+      sendText(
+        res,
+        404,
+        'application/json',
+        JSON.stringify(toRestError(new ConvokeError('method_not_found', text)).body),
+      )
+    })
+    app.use((error: unknown, req: Request, res: Response, _next: NextFunction) => {
+      // A path that cannot be decoded is the caller's mistake; express says so with a 400 of its own.
+      const isTheirs = error instanceof URIError || (error as { status?: number }).status === 400
+      sendError(
+        req,
+        res,
+        isTheirs ? new ConvokeError('invalid_request', 'The URL is not valid.', { cause: error }) : error,
+        log,
+      )
+    })
+    return app
+  }
+
+  /** Public documents: no credentials, but the same guard against foreign pages. */
+  #serve(req: IncomingMessage, res: ServerResponse, serve: () => void): void {
+    try {
+      this.#options.gatekeeper.guard(req.headers)
+      serve()
+    } catch (error) {
+      const { httpStatus, body } = toRestError(error)
+      sendText(res, httpStatus, 'application/json', JSON.stringify(body))
+    }
+  }
+
+  #welcome(res: ServerResponse): void {
+    const doors = {
+      agentCard: '/.well-known/agent-card.json',
+      jsonRpc: 'POST /',
+      httpJson: 'POST /message:send',
+      health: '/healthz',
+    }
+    sendText(res, 200, 'application/json', JSON.stringify(doors))
+  }
+
+  async #ready(res: ServerResponse): Promise<void> {
+    try {
+      await this.#options.ready()
+      sendText(res, 200, 'application/json', '{"status":"ready"}')
+    } catch (error) {
+      const { message } = ConvokeError.from(error)
+      sendText(res, 503, 'application/json', JSON.stringify({ status: 'unavailable', message }), { 'retry-after': '1' })
+    }
+  }
+}
+
+/** The path below the base path. A proxy may have taken the base off already. */
+function withoutBase(url: string, basePath: string): string {
+  if (basePath === '' || !url.startsWith(basePath)) return url
+  const rest = url.slice(basePath.length)
+  if (rest === '' || rest.startsWith('?')) return `/${rest}`
+  return rest.startsWith('/') ? rest : url
+}

@@ -1,0 +1,151 @@
+/** The agent card: made once per change of the tools, served as bytes from then on. */
+import { createHash } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { gzipSync } from 'node:zlib'
+import type { JsonObject } from '../base/json.ts'
+import { toAgentCard, toToolEntry, type CardFlavor, type CardInput, type ToolDescriptor } from '../protocol/card.ts'
+import { skillPrefix } from '../protocol/extension.ts'
+import type { LocalToolRegistry } from '../tools/local.ts'
+import type { Caller, Tool } from '../tools/tool.ts'
+import { allows } from './auth/scopes.ts'
+import { requestedVersion, sendText } from './http.ts'
+
+export interface CardOptions {
+  readonly registry: LocalToolRegistry
+  readonly input: Omit<CardInput, 'url' | 'tools' | 'public' | 'toolsUrl'>
+  /** The base URL for a request. */
+  readonly baseUrl: (req: IncomingMessage) => string
+}
+
+/** A card larger than this leaves its schemas to the list at `tools_url`. */
+const maxCardBytes = 256 * 1024
+/** How many renderings (of versions and base URLs) are kept. */
+const maxRenderings = 32
+const maxAgeSeconds = 60
+const pageSize = 200
+
+interface Rendering {
+  readonly etag: string
+  readonly body: Buffer
+  gzip: Buffer | undefined
+}
+
+export class CardRoute {
+  readonly #options: CardOptions
+  readonly #renderings = new Map<string, Rendering>()
+  #revision = -1
+  #lastModifiedMs = 0
+  #lastModified = ''
+
+  constructor(options: CardOptions) {
+    this.#options = options
+  }
+
+  /** The public card as it stands now. */
+  card(url: string, flavor: CardFlavor): JsonObject {
+    const { registry, input } = this.#options
+    const tools = registry.list({ published: true }).map(toDescriptor)
+    const whole = toAgentCard({ ...input, url, tools, public: true }, flavor)
+    if (tools.length < 50 || Buffer.byteLength(JSON.stringify(whole)) <= maxCardBytes) return whole
+    return toAgentCard({ ...input, url, tools, public: true, toolsUrl: `${url}/tools` }, flavor)
+  }
+
+  /** The card for one caller: the tools that it may call. Nothing of ours stands on its skills, since typed readers refuse it. */
+  extendedCard(url: string, caller: Caller): string {
+    const { registry, input } = this.#options
+    const tools = registry
+      .list({ published: true })
+      .filter((tool) => allows(caller, `tool:${tool.name}`))
+      .map(toDescriptor)
+    return JSON.stringify(toAgentCard({ ...input, url, tools, public: false }, '1.0'))
+  }
+
+  /** Answers GET and HEAD. Throws `version_not_supported`. */
+  handle(req: IncomingMessage, res: ServerResponse): void {
+    const flavor: CardFlavor = requestedVersion(req) ?? 'both'
+    const rendering = this.#render(this.#options.baseUrl(req), flavor)
+    const headers: Record<string, string | number> = {
+      etag: rendering.etag,
+      'cache-control': `public, max-age=${maxAgeSeconds}`,
+      'last-modified': this.#lastModified,
+      vary: 'A2A-Version, Accept-Encoding',
+    }
+    if (this.#isFresh(req, rendering)) {
+      res.writeHead(304, headers)
+      res.end()
+      return
+    }
+    let { body } = rendering
+    if (body.length > 1024 && acceptsGzip(req)) {
+      body = rendering.gzip ??= gzipSync(body)
+      headers['content-encoding'] = 'gzip'
+    }
+    headers['content-type'] = 'application/json'
+    headers['content-length'] = body.length
+    res.writeHead(200, headers)
+    res.end(req.method === 'HEAD' ? undefined : body)
+  }
+
+  /** One page of the tools with their schemas, for cards that are too large to hold them. */
+  handleTools(req: IncomingMessage, res: ServerResponse): void {
+    const token = new URL(req.url ?? '/', 'http://node').searchParams.get('page_token') ?? ''
+    const tools = this.#options.registry.list({ published: true })
+    const from = token === '' ? 0 : tools.findIndex((tool) => tool.name === token)
+    const page = from === -1 ? [] : tools.slice(from, from + pageSize)
+    const next = from === -1 ? undefined : tools[from + pageSize]
+    const entries = page.map((tool) => {
+      const descriptor = toDescriptor(tool)
+      return {
+        id: skillPrefix + tool.name,
+        description: tool.description,
+        tags: [...descriptor.tags],
+        ...toToolEntry(descriptor),
+      }
+    })
+    sendText(res, 200, 'application/json', JSON.stringify({ tools: entries, next_page_token: next?.name ?? '' }))
+  }
+
+  #render(url: string, flavor: CardFlavor): Rendering {
+    const { revision } = this.#options.registry
+    if (revision !== this.#revision) {
+      this.#revision = revision
+      this.#renderings.clear()
+      this.#lastModifiedMs = Math.floor(Date.now() / 1000) * 1000
+      this.#lastModified = new Date(this.#lastModifiedMs).toUTCString()
+    }
+    const key = `${flavor} ${url}`
+    const known = this.#renderings.get(key)
+    if (known !== undefined) return known
+    const body = Buffer.from(JSON.stringify(this.card(url, flavor)))
+    const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 27)}"`
+    const rendering: Rendering = { body, etag, gzip: undefined }
+    if (this.#renderings.size >= maxRenderings) this.#renderings.clear()
+    this.#renderings.set(key, rendering)
+    return rendering
+  }
+
+  /** RFC 9110, section 13.2.2: If-None-Match decides where it is given. */
+  #isFresh(req: IncomingMessage, { etag }: Rendering): boolean {
+    const match = req.headers['if-none-match']
+    if (match !== undefined)
+      return match === etag || match === '*' || match.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag)
+    const since = req.headers['if-modified-since']
+    return since !== undefined && Date.parse(since) >= this.#lastModifiedMs
+  }
+}
+
+function acceptsGzip(req: IncomingMessage): boolean {
+  return /\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i.test(String(req.headers['accept-encoding'] ?? ''))
+}
+
+function toDescriptor(tool: Tool): ToolDescriptor {
+  const { category, tags = [], readOnly, idempotent } = tool.traits
+  return {
+    name: tool.name,
+    description: tool.description,
+    tags: category === undefined ? tags : [category, ...tags],
+    inputSchema: tool.input,
+    ...(tool.output === undefined ? {} : { outputSchema: tool.output }),
+    annotations: { readOnlyHint: readOnly ?? false, idempotentHint: (readOnly ?? false) || (idempotent ?? false) },
+  }
+}

@@ -1,0 +1,63 @@
+/** Finds the work for a message: the tool that it names, else the node's message handler, else a polite answer. */
+import { ConvokeError } from '../base/errors.ts'
+import type { Logger } from '../base/log.ts'
+import { readToolCall, type ToolCall } from '../protocol/tool-call.ts'
+import type { Executor, Start, Work } from '../tasks/work.ts'
+import type { LocalToolRegistry } from '../tools/local.ts'
+import type { Caller, Tool, ToolSpace } from '../tools/tool.ts'
+import { closest } from '../tools/value.ts'
+import { allows } from './auth/scopes.ts'
+import { describeTools, toMessageWork, type MessageHandler } from './message-handler.ts'
+import type { StoredContext } from './operations.ts'
+import { toRefusal, toToolWork } from './tool-work.ts'
+
+export interface ExecutorOptions {
+  readonly registry: LocalToolRegistry
+  readonly tools: ToolSpace
+  readonly onMessage: MessageHandler | undefined
+  readonly log: Logger
+}
+
+export function createExecutor(options: ExecutorOptions): Executor<StoredContext> {
+  const politely: MessageHandler = (_message, { caller }) => describeTools(published(options.registry, caller))
+  return (start: Start<StoredContext>): Work => {
+    const { message, metadata, context } = start.request
+    let call: ToolCall | undefined
+    try {
+      call = readToolCall(message, metadata)
+    } catch (error) {
+      return toRefusal(ConvokeError.from(error), '')
+    }
+    if (call === undefined) return toMessageWork(options.onMessage ?? politely, start, options)
+    return toCallWork(call, context.caller, options)
+  }
+}
+
+function toCallWork(call: ToolCall, caller: Caller, options: ExecutorOptions): Work {
+  const { registry } = options
+  const tool = find(registry, call.name)
+  // What is not published, disabled, or not for this caller, is not there.
+  if (tool === undefined || tool.traits.published === false || !allows(caller, `tool:${tool.name}`)) {
+    const candidate = closest(call.name.slice(0, 100), published(registry, caller))
+    const hint = candidate === undefined ? 'The agent card lists the tools there are.' : `Did you mean "${candidate}"?`
+    const text = `There is no tool "${call.name.slice(0, 100)}" here for you. ${hint}`
+    return toRefusal(new ConvokeError('not_found', text), call.name)
+  }
+  return toToolWork(tool, call, caller, { log: options.log, resolve: (name) => registry.resolve(name) })
+}
+
+/** The tool with its schemas compiled; a schema that turns out to be wrong disables the tool. */
+function find(registry: LocalToolRegistry, name: string): Tool | undefined {
+  try {
+    return registry.resolve(name)
+  } catch {
+    return undefined
+  }
+}
+
+function published(registry: LocalToolRegistry, caller: Caller): string[] {
+  return registry
+    .list({ published: true })
+    .filter((tool) => allows(caller, `tool:${tool.name}`))
+    .map((tool) => tool.name)
+}

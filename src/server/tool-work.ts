@@ -1,0 +1,115 @@
+/** A tool call as work for the task runtime: what the tool says becomes the events of its task. */
+import { ConvokeError } from '../base/errors.ts'
+import type { Json, JsonObject } from '../base/json.ts'
+import type { Logger } from '../base/log.ts'
+import { streamArtifact } from '../protocol/extension.ts'
+import {
+  toChunkArtifact,
+  toErrorMessage,
+  toProgressMetadata,
+  toResultArtifact,
+  type ToolCall,
+} from '../protocol/tool-call.ts'
+import type { Outcome, Work, WorkContext, WorkEvent } from '../tasks/work.ts'
+import { checkParams, runTool } from '../tools/call.ts'
+import { createSpace } from '../tools/invoke.ts'
+import type { Caller, Question, Tool, ToolContext, ToolSpace } from '../tools/tool.ts'
+import { ask } from './ask.ts'
+
+export interface ToolServices {
+  readonly log: Logger
+  /** Finds the tools that this one may call. */
+  readonly resolve: (name: string) => Tool
+}
+
+/** The longest delay that a timer takes, 24.8 days; a longer limit is none. */
+const maxTimerMs = 2 ** 31 - 1
+
+/** A call that is refused before it begins: the task is REJECTED and says why. */
+export function toRefusal(error: ConvokeError, toolName: string): Work {
+  const name = toolName.slice(0, 100)
+  return {
+    repeatable: true,
+    refusal: { state: 'TASK_STATE_REJECTED', message: toErrorMessage(error, name) },
+    fail: (failure) => failed(failure, name),
+    // eslint-disable-next-line require-yield
+    async *run() {
+      throw error
+    },
+  }
+}
+
+export function toToolWork(tool: Tool, call: ToolCall, caller: Caller, services: ToolServices): Work {
+  let params: JsonObject | Promise<JsonObject>
+  try {
+    params = checkParams(tool, call.params)
+  } catch (error) {
+    return toRefusal(ConvokeError.from(error), tool.name)
+  }
+  const timeoutMs = Math.min(tool.traits.timeoutMs ?? Infinity, call.timeoutMs ?? Infinity)
+  return {
+    repeatable: tool.traits.readOnly === true || tool.traits.idempotent === true,
+    ...(timeoutMs > maxTimerMs ? {} : { timeoutMs }),
+    fail: (error) => failed(error, tool.name),
+    run: (work) => run(tool, params, toContext(tool, call, caller, services, work), work),
+  }
+}
+
+async function* run(
+  tool: Tool,
+  checked: JsonObject | Promise<JsonObject>,
+  context: ToolContext,
+  work: WorkContext,
+): AsyncGenerator<WorkEvent, Outcome, void> {
+  let params: JsonObject
+  try {
+    params = checked instanceof Promise ? await checked : checked
+  } catch (error) {
+    // The tool's own schema library refuses the params later than ajv does, and the tool has not begun either.
+    return { state: 'TASK_STATE_REJECTED', message: toErrorMessage(ConvokeError.from(error), tool.name) }
+  }
+  const startedAt = performance.now()
+  const steps = runTool(tool, params, context)
+  let chunks = 0
+  try {
+    for (;;) {
+      const step = await steps.next()
+      if (step.done === true) {
+        if (chunks > 0) yield { type: 'end', artifactId: streamArtifact }
+        const elapsedMs = Math.round((performance.now() - startedAt) * 1000) / 1000
+        yield { type: 'artifact', artifact: toResultArtifact(step.value, tool.name, elapsedMs), lastChunk: true }
+        return { state: 'TASK_STATE_COMPLETED' }
+      }
+      // A second attempt begins the artifact anew, so that whoever puts the chunks together starts over.
+      yield { type: 'artifact', artifact: toChunkArtifact(step.value, work.attempt), append: chunks++ > 0 }
+    }
+  } finally {
+    await steps.return(null)
+  }
+}
+
+function toContext(tool: Tool, call: ToolCall, caller: Caller, services: ToolServices, work: WorkContext): ToolContext {
+  const { taskId, contextId, signal } = work
+  let space: ToolSpace | undefined
+  return {
+    signal,
+    get deadline() {
+      return work.deadline
+    },
+    caller,
+    call: { id: call.callId ?? taskId, taskId, contextId },
+    progress: (progress) => work.emit({ type: 'status', metadata: toProgressMetadata(progress) }),
+    ask: (question: Question): Promise<Json> => ask(question, tool.name, work),
+    log: services.log,
+    get tools() {
+      // What a tool calls ends with it, and counts as its caller's.
+      return (space ??= createSpace({ ...services, caller, signals: [signal], depth: 1 }))
+    },
+  }
+}
+
+function failed(error: ConvokeError, toolName: string): Outcome {
+  // A full line in front of the tool turns the call away before it begins.
+  const state = error.code === 'rate_limited' || error.code === 'rejected' ? 'TASK_STATE_REJECTED' : 'TASK_STATE_FAILED'
+  return { state, message: toErrorMessage(error, toolName) }
+}

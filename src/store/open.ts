@@ -1,0 +1,27 @@
+/** Opens a store by its URL; each adapter is loaded only when it is used. */
+import { ConvokeError } from '../base/errors.ts'
+import type { Store } from './store.ts'
+
+export interface StoreOptions {
+  /** `:memory:`, or `sqlite:PATH` (a path relative to the working directory, or absolute). */
+  readonly url: string
+  /** Most bytes that finished tasks may take in memory (`:memory:`), or the database file on disk. Default: 64 MiB in memory, no limit on disk. */
+  readonly maxBytes?: number
+}
+
+/** Throws `config` for a URL that names no adapter, `unavailable` when the store cannot be opened. */
+export async function openStore(options: StoreOptions): Promise<Store> {
+  const { url } = options
+  if (url === ':memory:' || url === 'sqlite::memory:') {
+    const { openMemoryStore } = await import('./memory.ts')
+    return openMemoryStore(options)
+  }
+  if (url.startsWith('sqlite:') && url.length > 'sqlite:'.length) {
+    const { openSqliteStore } = await import('./sqlite.ts')
+    return openSqliteStore({ ...options, path: url.slice('sqlite:'.length) })
+  }
+  throw new ConvokeError(
+    'config',
+    `store.url must be ":memory:" or "sqlite:PATH", got "${url.replace(/\/\/[^@/]*@/, '//…@')}".`,
+  )
+}

@@ -1,0 +1,645 @@
+/**
+ * The one writer of a running task. It pulls the work's generator, numbers its events, and commits them before
+ * anybody sees them. While one commit is under way the next events gather and go in one commit: the batch size
+ * follows from how fast the store is, without a timer. A full batch makes the generator wait.
+ */
+import { pause } from '../base/abort.ts'
+import { ConvokeError } from '../base/errors.ts'
+import type { JsonObject } from '../base/json.ts'
+import type { Logger } from '../base/log.ts'
+import { isInterrupted, type InterruptedState, type Message, type TaskState } from '../protocol/a2a.ts'
+import type { Change, EventRecord, StatusChange, Store, TaskRow } from '../store/store.ts'
+import { artifactEventText, idMembers, markLastChunk, statusEventText, statusText, taskEventText } from './snapshot.ts'
+import type { Outcome, Work, WorkContext, WorkEvent } from './work.ts'
+
+/** Uncommitted events that make the generator wait. */
+const pendingLimit = { events: 256, bytes: 64 * 1024 }
+/** Committed events kept at hand for followers that are up to date; whoever is further behind reads the store. */
+const tailLimitBytes = 256 * 1024
+/** Messages kept in a task's history; the first one stays, then the newest. */
+const historyLimit = 500
+/** A store that cannot write is tried again after so long, doubling. */
+const retryMs = { first: 100, most: 5000 }
+
+/** What a run needs from the runtime. */
+export interface RunHost {
+  readonly store: Store
+  readonly log: Logger
+  readonly worker: string
+  readonly leaseMs: number
+  readonly graceMs: number
+  /** New events of the task are committed. */
+  published(run: Run): void
+  /** The run is over and its last word is committed, or it lost the task. */
+  ended(run: Run): void
+  /** A tool did not stop in time; its task has ended without it. */
+  abandoned(run: Run): void
+}
+
+/** Why a run is stopped before its work is done. */
+interface Stop {
+  readonly error: ConvokeError
+  readonly state: 'TASK_STATE_CANCELED' | 'TASK_STATE_FAILED'
+}
+
+/** A question that the work asked; the first one in the queue is the one that the caller sees. */
+interface Asked {
+  readonly question: Message
+  readonly state: InterruptedState
+  resolve(message: Message): void
+  reject(error: unknown): void
+}
+
+export interface NewRun {
+  readonly id: string
+  readonly contextId: string
+  readonly owner: string
+  readonly messageId: string
+  readonly message: Message
+  /** The task's metadata as JSON, or null. */
+  readonly metadata: string | null
+  /** The stored request as JSON. */
+  readonly request: string
+}
+
+export class Run {
+  readonly id: string
+  readonly contextId: string
+  readonly owner: string
+  readonly messageId: string
+  readonly work: Work
+  readonly #host: RunHost
+  readonly #members: string
+  readonly #metadata: string | null
+  readonly #request: string
+  readonly #controller = new AbortController()
+
+  // The task as the next commit will leave it.
+  #state: string
+  #status: string
+  #statusAt: number
+  #statusMessage: Message | undefined
+  #history: Message[]
+  #historyText: string
+  #rev: number
+  #epoch: number
+  #seq: number
+  #reply: string | null = null
+  #worker: string | null
+  #createdAt: number
+  #created: boolean
+
+  // What is not committed yet.
+  #pending: EventRecord[] = []
+  #pendingBytes = 0
+  #statusChanged = false
+  #historyChanged = false
+  #lastIsProgress = false
+  #immediate: NodeJS.Immediate | undefined
+  #flushing: Promise<void> | undefined
+  #roomListeners: (() => void)[] = []
+
+  // What is committed.
+  #committed: TaskRow | undefined
+  #tail: EventRecord[] = []
+  #tailBytes = 0
+
+  #generator: AsyncGenerator<WorkEvent, Outcome, void> | undefined
+  #stop: Stop | undefined
+  #graceTimer: NodeJS.Timeout | undefined
+  #deadlineTimer: NodeJS.Timeout | undefined
+  #deadline: number | undefined
+  #remainingMs: number | undefined
+  #retry: AbortController | undefined
+  #asked: Asked[] = []
+  #answers: Message[] = []
+  #said = false
+  #shown = false
+  #closed = false
+  #lost: ConvokeError | undefined
+  #settledListeners: (() => void)[] = []
+
+  /** A task that nobody has seen yet. */
+  static create(host: RunHost, task: NewRun, work: Work): Run {
+    const now = Date.now()
+    const status = { state: 'TASK_STATE_SUBMITTED', timestamp: timestamp(now) } as const
+    const text = statusText(status)
+    const history = `[${JSON.stringify(task.message)}]`
+    const run = new Run(host, work, {
+      ...task,
+      status: text,
+      statusAt: now,
+      state: status.state,
+      history,
+      messages: [task.message],
+      rev: 0,
+      epoch: 1,
+      lastSeq: 0,
+      createdAt: now,
+      created: false,
+    })
+    run.#append(taskEventText(task, text, history, task.metadata))
+    if (work.refusal === undefined) run.#setStatus('TASK_STATE_WORKING')
+    return run
+  }
+
+  /**
+   * Goes on with a stored task that this worker has just taken. `message` is the one that woke it, if one did;
+   * `answers` are those that the work's first questions get without asking again.
+   */
+  static resume(host: RunHost, row: TaskRow, work: Work, message: Message | undefined, answers: Message[]): Run {
+    const run = new Run(host, work, {
+      ...row,
+      messages: JSON.parse(row.history) as Message[],
+      created: true,
+    })
+    run.#committed = row
+    run.#statusMessage = (JSON.parse(row.status) as { message?: Message }).message
+    run.#answers = answers
+    if (message !== undefined) run.#remember(message)
+    if (work.refusal === undefined) run.#setStatus('TASK_STATE_WORKING')
+    return run
+  }
+
+  private constructor(
+    host: RunHost,
+    work: Work,
+    task: Pick<TaskRow, 'id' | 'contextId' | 'owner' | 'messageId' | 'metadata' | 'request' | 'status' | 'statusAt'> &
+      Pick<TaskRow, 'state' | 'history' | 'rev' | 'epoch' | 'lastSeq' | 'createdAt'> & {
+        messages: Message[]
+        created: boolean
+      },
+  ) {
+    this.#host = host
+    this.work = work
+    this.id = task.id
+    this.contextId = task.contextId
+    this.owner = task.owner
+    this.messageId = task.messageId
+    this.#members = idMembers(task)
+    this.#metadata = task.metadata
+    this.#request = task.request
+    this.#state = task.state
+    this.#status = task.status
+    this.#statusAt = task.statusAt
+    this.#history = task.messages
+    this.#historyText = task.history
+    this.#rev = task.rev
+    this.#epoch = task.epoch
+    this.#seq = task.lastSeq
+    this.#createdAt = task.createdAt
+    this.#created = task.created
+    this.#worker = host.worker
+  }
+
+  /** The task as last committed. Undefined before the first commit. */
+  get row(): TaskRow | undefined {
+    return this.#committed
+  }
+
+  get epoch(): number {
+    return this.#epoch
+  }
+
+  /** Whether the work waits for a message on the task. */
+  get asking(): boolean {
+    return this.#asked.length > 0
+  }
+
+  /** Whether a message with this id has reached the task already. */
+  has(messageId: string): boolean {
+    return this.#history.some((message) => message.messageId === messageId)
+  }
+
+  /** Committed events behind `after`, as far as they are at hand: undefined means that the store must be asked. */
+  tailAfter(after: number): EventRecord[] | undefined {
+    const first = this.#tail[0]
+    if (first === undefined) return this.#committed !== undefined && after >= this.#committed.lastSeq ? [] : undefined
+    if (after < first.seq - 1) return undefined
+    return this.#tail.slice(after - first.seq + 1)
+  }
+
+  /** Makes the task durable. Throws `unavailable` when the store cannot write, and then nothing has happened. */
+  async persist(): Promise<void> {
+    await this.#flush()
+    if (this.#lost !== undefined) throw this.#lost
+  }
+
+  /** Starts the work. Its end shows in the task's events. */
+  start(): void {
+    if (this.work.refusal !== undefined) return this.#finish(this.work.refusal)
+    this.#startDeadline(this.work.timeoutMs)
+    this.#flushSoon()
+    void this.#pump()
+  }
+
+  /**
+   * Resolves once the task is committed as terminal, interrupted, at rest or answered by a bare message; at once
+   * if it is. Rejects when the task was lost to another worker, or could not be created.
+   */
+  async settled(): Promise<void> {
+    if (this.#lost === undefined && !this.#isSettled()) {
+      await new Promise<void>((resolve) => this.#settledListeners.push(resolve))
+    }
+    if (this.#lost !== undefined) throw this.#lost
+  }
+
+  /** From now on the caller knows the task, so it can no longer turn into a bare message. */
+  show(): void {
+    this.#shown = true
+  }
+
+  /** Whether it is settled that the answer is a task, or that it is a bare message. */
+  get decided(): boolean {
+    return this.#said || this.#closed || this.work.mayReply !== true
+  }
+
+  /**
+   * Hands a message to work that waits for one. Resolves once the message is durable and the work goes on;
+   * throws `conflict` when nothing waits.
+   */
+  async answer(message: Message): Promise<void> {
+    const asked = this.#asked.shift()
+    if (asked === undefined) throw new ConvokeError('conflict', 'The task waits for no message.')
+    this.#remember(message)
+    const next = this.#asked[0]
+    if (next === undefined) {
+      this.#setStatus('TASK_STATE_WORKING')
+    } else {
+      this.#setStatus(next.state, next.question)
+    }
+    await this.#flush()
+    const over = this.#lost ?? this.#stop?.error
+    if (over !== undefined) return asked.reject(over)
+    if (next === undefined) this.#startDeadline(this.#remainingMs)
+    asked.resolve(message)
+  }
+
+  /**
+   * Stops the work: its signal aborts, and what it still says is dropped. The task ends as soon as the work has
+   * ended, after the grace period at the latest. Nothing happens when the end is decided already.
+   */
+  stop(error: ConvokeError): void {
+    if (this.#closed || this.#stop !== undefined) return
+    this.#stop = { error, state: error.code === 'canceled' ? 'TASK_STATE_CANCELED' : 'TASK_STATE_FAILED' }
+    this.#clearDeadline()
+    this.#graceTimer = setTimeout(() => {
+      this.#host.abandoned(this)
+      this.#finish(this.#stopOutcome(error))
+    }, this.#host.graceMs)
+    this.#interrupt(error)
+  }
+
+  /** Drops the run without a word in the task's log: the process is going, or another worker owns the task. */
+  drop(error: ConvokeError): void {
+    if (this.#lost !== undefined) return
+    this.#lost = error
+    this.#close()
+    this.#interrupt(error)
+    this.#retry?.abort()
+    this.#notifySettled()
+    this.#host.ended(this)
+  }
+
+  #interrupt(error: ConvokeError): void {
+    this.#controller.abort(error)
+    for (const asked of this.#asked.splice(0)) asked.reject(error)
+    this.#makeRoom()
+    // Work that stands at a yield ends here; work that is busy ends at its next yield.
+    this.#generator?.return({ state: 'TASK_STATE_CANCELED' }).catch(() => {})
+  }
+
+  async #pump(): Promise<void> {
+    let outcome: Outcome
+    try {
+      const generator = this.work.run(this.#context())
+      this.#generator = generator
+      for (;;) {
+        const step = await generator.next()
+        if (this.#closed) return
+        if (step.done === true) {
+          outcome = step.value
+          break
+        }
+        this.#emit(step.value)
+        if (this.#isFull()) await this.#room()
+      }
+    } catch (error) {
+      if (this.#closed) return
+      outcome = this.#failure(error)
+    }
+    this.#finish(this.#stop === undefined ? outcome : this.#stopOutcome(this.#stop.error))
+  }
+
+  #context(): WorkContext {
+    const deadline = (): number | undefined => this.#deadline
+    return {
+      taskId: this.id,
+      contextId: this.contextId,
+      signal: this.#controller.signal,
+      get deadline() {
+        return deadline()
+      },
+      attempt: this.#epoch,
+      emit: (event) => this.#emit(event),
+      ask: (question, state = 'TASK_STATE_INPUT_REQUIRED') => this.#ask(question, state),
+    }
+  }
+
+  #ask(question: Message, state: InterruptedState): Promise<Message> {
+    if (this.#stop !== undefined) return Promise.reject(this.#stop.error)
+    if (this.#closed) return Promise.reject(new ConvokeError('canceled', 'The call has ended.'))
+    const known = this.#answers.shift()
+    if (known !== undefined) return Promise.resolve(known)
+    return new Promise((resolve, reject) => {
+      this.#asked.push({ question, state, resolve, reject })
+      if (this.#asked.length > 1) return
+      this.#said = true
+      this.#pauseDeadline()
+      this.#setStatus(state, question)
+      void this.#flush()
+    })
+  }
+
+  #emit(event: WorkEvent): void {
+    if (this.#closed || this.#stop !== undefined) return
+    switch (event.type) {
+      case 'reply':
+        return this.#replyWith(event.message)
+      case 'artifact':
+        this.#said = true
+        this.#lastIsProgress = false
+        this.#append(artifactEventText(this.#members, event.artifact, event.append ?? false, event.lastChunk ?? false))
+        return this.#flushSoon()
+      case 'end':
+        return this.#markLast(event.artifactId)
+      case 'status': {
+        this.#said = true
+        // A question stays the task's status until it is answered.
+        if (this.#asked.length > 0) return
+        const isProgress = event.message === undefined
+        // Progress that nobody has seen yet is replaced by the newer one.
+        if (isProgress && this.#lastIsProgress) this.#dropLast()
+        this.#setStatus('TASK_STATE_WORKING', event.message, event.metadata)
+        this.#lastIsProgress = isProgress
+        return this.#flushSoon()
+      }
+    }
+  }
+
+  /** A bare message instead of a task; when the task was shown already, its closing words. */
+  #replyWith(message: Message): void {
+    if (this.#said || this.#shown) return this.#finish({ state: 'TASK_STATE_COMPLETED', message })
+    this.#close()
+    this.#reply = JSON.stringify({ ...message, contextId: this.contextId })
+    this.#pending = []
+    this.#pendingBytes = 0
+    this.#seq = this.#committed?.lastSeq ?? 0
+    this.#state = 'MESSAGE'
+    this.#statusAt = Date.now()
+    this.#statusChanged = true
+    this.#worker = null
+    void this.#flush()
+  }
+
+  #finish(outcome: Outcome): void {
+    if (this.#closed) return
+    this.#close()
+    this.#setStatus(outcome.state, outcome.message, outcome.metadata)
+    this.#worker = null
+    void this.#flush()
+  }
+
+  #close(): void {
+    this.#closed = true
+    this.#clearDeadline()
+    clearTimeout(this.#graceTimer)
+    this.#makeRoom()
+  }
+
+  #failure(error: unknown): Outcome {
+    const known = ConvokeError.from(error)
+    if (known.code === 'internal') this.#host.log.error({ error, taskId: this.id }, 'The work of a task failed.')
+    return this.work.fail(known)
+  }
+
+  #stopOutcome(error: ConvokeError): Outcome {
+    return { ...this.work.fail(error), state: this.#stop?.state ?? 'TASK_STATE_FAILED' }
+  }
+
+  #setStatus(state: TaskState, message?: Message, metadata?: JsonObject): void {
+    const now = Date.now()
+    if (this.#statusMessage !== undefined) this.#remember(this.#statusMessage)
+    this.#statusMessage = message
+    this.#state = state
+    this.#statusAt = now
+    this.#status = statusText({ state, timestamp: timestamp(now), ...(message === undefined ? {} : { message }) })
+    this.#statusChanged = true
+    this.#lastIsProgress = false
+    this.#append(statusEventText(this.#members, this.#status, metadata))
+  }
+
+  /** Puts a message into the history: a caller's, or the agent's once another status has taken its place. */
+  #remember(message: Message): void {
+    this.#history.push(message)
+    if (this.#history.length > historyLimit) this.#history.splice(1, 1)
+    this.#historyChanged = true
+  }
+
+  #append(text: string): void {
+    this.#pending.push({ seq: ++this.#seq, text })
+    this.#pendingBytes += text.length
+  }
+
+  /** Says on the last chunk that it was the last, if it has not left yet. */
+  #markLast(artifactId: string): void {
+    const last = this.#pending[this.#pending.length - 1]
+    if (last === undefined) return
+    const text = markLastChunk(last.text, artifactId)
+    if (text !== undefined) this.#pending[this.#pending.length - 1] = { seq: last.seq, text }
+  }
+
+  #dropLast(): void {
+    const last = this.#pending.pop()
+    if (last === undefined) return
+    this.#seq--
+    this.#pendingBytes -= last.text.length
+  }
+
+  #isFull(): boolean {
+    return this.#pendingBytes >= pendingLimit.bytes || this.#pending.length >= pendingLimit.events
+  }
+
+  #room(): Promise<void> {
+    return new Promise((resolve) => this.#roomListeners.push(resolve))
+  }
+
+  #makeRoom(): void {
+    for (const listener of this.#roomListeners.splice(0)) listener()
+  }
+
+  /** Commits at the end of this turn of the event loop; a commit under way takes the rest along when it is done. */
+  #flushSoon(): void {
+    if (this.#flushing !== undefined) return
+    this.#immediate ??= setImmediate(() => {
+      this.#immediate = undefined
+      void this.#flush()
+    })
+  }
+
+  /** Commits all there is. Never rejects: a run that cannot commit is lost, and says so in `#lost`. */
+  #flush(): Promise<void> {
+    clearImmediate(this.#immediate)
+    this.#immediate = undefined
+    this.#flushing ??= this.#commitAll().finally(() => {
+      this.#flushing = undefined
+    })
+    return this.#flushing
+  }
+
+  async #commitAll(): Promise<void> {
+    while (this.#lost === undefined && (this.#pending.length > 0 || this.#statusChanged || this.#historyChanged)) {
+      const { change, row } = this.#take()
+      try {
+        await this.#write(change)
+      } catch (error) {
+        return this.drop(ConvokeError.from(error))
+      }
+      this.#committed = row
+      this.#keep(change.events)
+      this.#host.published(this)
+      this.#makeRoom()
+      if (this.#isSettled()) this.#notifySettled()
+      if (row.worker === null) return this.#host.ended(this)
+    }
+  }
+
+  /** What is not committed yet, as one change, and the row as it will be behind it. */
+  #take(): { change: WholeChange; row: TaskRow } {
+    if (this.#historyChanged) this.#historyText = JSON.stringify(this.#history)
+    const events = this.#pending
+    this.#pending = []
+    this.#pendingBytes = 0
+    this.#historyChanged = false
+    this.#statusChanged = false
+    this.#lastIsProgress = false
+    const row: TaskRow = {
+      id: this.id,
+      owner: this.owner,
+      contextId: this.contextId,
+      messageId: this.messageId,
+      state: this.#state,
+      status: this.#status,
+      statusAt: this.#statusAt,
+      history: this.#historyText,
+      metadata: this.#metadata,
+      request: this.#request,
+      reply: this.#reply,
+      rev: this.#rev + 1,
+      epoch: this.#epoch,
+      lastSeq: this.#seq,
+      worker: this.#worker,
+      leaseUntil: 0,
+      cancelRequested: false,
+      repeatable: this.work.repeatable,
+      artifacts: null,
+      createdAt: this.#createdAt,
+    }
+    const change: WholeChange = {
+      events,
+      status: { state: row.state, text: row.status, at: row.statusAt },
+      history: row.history,
+      release: row.worker === null,
+      ...(row.reply === null ? {} : { reply: row.reply }),
+    }
+    return { change, row }
+  }
+
+  async #write(change: WholeChange): Promise<void> {
+    const { store, worker, leaseMs } = this.#host
+    if (!this.#created) {
+      const { id, owner, contextId, messageId } = this
+      const task = { id, owner, contextId, messageId, metadata: this.#metadata, request: this.#request }
+      const lease = { repeatable: this.work.repeatable, worker, leaseUntil: Date.now() + leaseMs }
+      const { created, row } = await store.create({ ...task, ...lease }, change)
+      if (!created) {
+        const text = `Message "${messageId}" was taken in by another replica at the same moment. Send it again to find its task.`
+        throw new ConvokeError('unavailable', text, { retryAfterMs: 50 })
+      }
+      this.#created = true
+      this.#rev = row.rev
+      return
+    }
+    for (let wait = retryMs.first; ; wait = Math.min(wait * 2, retryMs.most)) {
+      try {
+        await store.commit(this.id, { rev: this.#rev, epoch: this.#epoch }, change)
+        this.#rev++
+        return
+      } catch (error) {
+        // A store that cannot write now holds the run back; what it has said stays here and is written later.
+        if (!(error instanceof ConvokeError) || error.code !== 'unavailable') throw error
+        this.#host.log.warn(
+          { error, taskId: this.id, retryMs: wait },
+          'The store cannot take the events of a task now.',
+        )
+        this.#retry ??= new AbortController()
+        await pause(wait, this.#retry.signal)
+        if (this.#lost !== undefined) throw error
+      }
+    }
+  }
+
+  #keep(events: readonly EventRecord[]): void {
+    for (const event of events) {
+      this.#tail.push(event)
+      this.#tailBytes += event.text.length
+    }
+    if (this.#tailBytes <= tailLimitBytes) return
+    let cut = 0
+    while (this.#tailBytes > tailLimitBytes && cut < this.#tail.length - 1) {
+      this.#tailBytes -= this.#tail[cut++]?.text.length ?? 0
+    }
+    this.#tail = this.#tail.slice(cut)
+  }
+
+  #isSettled(): boolean {
+    const row = this.#committed
+    if (row === undefined || this.#statusChanged) return false
+    return row.worker === null || (this.#asked.length > 0 && isInterrupted(row.state))
+  }
+
+  #notifySettled(): void {
+    for (const listener of this.#settledListeners.splice(0)) listener()
+  }
+
+  #startDeadline(timeoutMs: number | undefined): void {
+    if (timeoutMs === undefined) return
+    this.#deadline = Date.now() + timeoutMs
+    const error = new ConvokeError('timeout', `The call did not end within ${this.work.timeoutMs} ms.`)
+    this.#deadlineTimer = setTimeout(() => this.stop(error), timeoutMs)
+  }
+
+  #pauseDeadline(): void {
+    if (this.#deadline === undefined) return
+    this.#remainingMs = Math.max(1, this.#deadline - Date.now())
+    this.#clearDeadline()
+  }
+
+  #clearDeadline(): void {
+    clearTimeout(this.#deadlineTimer)
+  }
+}
+
+type WholeChange = Change & { events: EventRecord[]; status: StatusChange; history: string }
+
+let lastMs = 0
+let lastText = ''
+
+/** ISO 8601 in UTC. Many events share a millisecond, and the formatting costs more than the rest of an event. */
+function timestamp(ms: number): string {
+  if (ms !== lastMs) {
+    lastMs = ms
+    lastText = new Date(ms).toISOString()
+  }
+  return lastText
+}

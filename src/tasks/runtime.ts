@@ -1,0 +1,573 @@
+/**
+ * The life of tasks: start, get, list, follow, cancel, recover. Callers come in by owner; "not yours" and "not there"
+ * are the same answer. Each running task has one {@link Run}, which alone writes it; everybody else reads by cursor.
+ */
+import { randomUUID } from 'node:crypto'
+import { ConvokeError } from '../base/errors.ts'
+import type { JsonObject } from '../base/json.ts'
+import type { Logger } from '../base/log.ts'
+import { isInterrupted, isTerminal, type Message } from '../protocol/a2a.ts'
+import type { EventRecord, ListQuery, Store, TaskRow } from '../store/store.ts'
+import { Run, type RunHost } from './run.ts'
+import { ArtifactFold, stateOf, taskText, type SnapshotOptions } from './snapshot.ts'
+import { Wakeups } from './wakeups.ts'
+import type { Executor, TaskRequest } from './work.ts'
+
+export interface RuntimeOptions<Context> {
+  /** The runtime uses the store; whoever opened it closes it. */
+  readonly store: Store
+  readonly log: Logger
+  readonly execute: Executor<Context>
+  /** How long a stopped tool may take before it is abandoned, in milliseconds. */
+  readonly cancelGraceMs: number
+  /** How many runs there may be at once. */
+  readonly maxRuns: number
+  /** How long finished tasks are kept, in milliseconds. */
+  readonly retentionMs: number
+  /** How long after its end a task keeps its single events, in milliseconds. Default: 10 minutes. */
+  readonly compactAfterMs?: number
+  /** How long a worker holds a task without a sign of life, in milliseconds. Default: 15,000. */
+  readonly leaseMs?: number
+}
+
+/** What {@link TaskRuntime.send} gives: the task, or the bare message instead of one. */
+export interface Sent {
+  readonly taskId: string
+  /** False when the message had come before, and this is the task it started then. */
+  readonly fresh: boolean
+  /** The seq behind which everything is new to this message. */
+  readonly after: number
+  /**
+   * Resolves when the task has ended, waits for its caller, or rests; with the bare message as JSON when the agent
+   * answered with one.
+   */
+  settled(): Promise<string | undefined>
+  /**
+   * Resolves as soon as it is clear whether a task or a bare message answers (or the signal aborts), with the message
+   * as JSON if so.
+   */
+  decided(signal?: AbortSignal): Promise<string | undefined>
+  /** Resolves within a turn of the event loop with the bare message if there is one by then; from now on it is a task. */
+  now(): Promise<string | undefined>
+  /** The task as JSON, as it stands now. */
+  task(options: SnapshotOptions): Promise<string>
+}
+
+/** What one read of a follower may hold in memory, in characters. */
+const readBytes = 64 * 1024
+const sweepEveryMs = 60_000
+
+export class TaskRuntime<Context> {
+  readonly #options: Required<RuntimeOptions<Context>>
+  readonly #store: Store
+  readonly #worker = randomUUID()
+  readonly #runs = new Map<string, Run>()
+  /** Runs by owner and message, so that a repeat finds one that is not in the store yet. */
+  readonly #byMessage = new Map<string, Run>()
+  readonly #wakeups = new Wakeups()
+  readonly #host: RunHost
+  readonly #listeners = new Set<(taskId: string) => void>()
+  #unwatch: () => void
+  #heartbeat: NodeJS.Timeout
+  #sweeper: NodeJS.Timeout
+  #closing: ConvokeError | undefined
+  #closed: Promise<void> | undefined
+  #abandoned = 0
+  #idle: (() => void)[] = []
+
+  constructor(options: RuntimeOptions<Context>) {
+    this.#options = { compactAfterMs: 600_000, leaseMs: 15_000, ...options }
+    this.#store = options.store
+    this.#host = {
+      store: options.store,
+      log: options.log,
+      worker: this.#worker,
+      leaseMs: this.#options.leaseMs,
+      graceMs: options.cancelGraceMs,
+      published: (run) => this.#published(run.id),
+      ended: (run) => this.#ended(run),
+      abandoned: (run) => {
+        this.#abandoned++
+        this.#options.log.warn(
+          { taskId: run.id },
+          'A tool did not stop in time and was abandoned; its result is discarded.',
+        )
+      },
+    }
+    this.#unwatch = options.store.watch((taskId) => this.#published(taskId))
+    this.#heartbeat = setInterval(() => void this.#beat(), this.#options.leaseMs / 3)
+    this.#heartbeat.unref()
+    this.#sweeper = setInterval(() => void this.sweep(), sweepEveryMs)
+    this.#sweeper.unref()
+  }
+
+  /** How many tasks run here, and how many tools were abandoned since the start. */
+  get stats(): { running: number; abandoned: number } {
+    return { running: this.#runs.size, abandoned: this.#abandoned }
+  }
+
+  /** Calls `listener` with a task's id whenever events of it were committed. Returns how to stop. */
+  onPublished(listener: (taskId: string) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /**
+   * Takes a message in: starts a task, or goes on with the one it names. Resolves once the task is durable, or at
+   * once for repeatable work. A message that came before (same owner and `messageId`) finds its task again.
+   *
+   * Throws `task_not_found`, `unsupported_operation` (the task has ended, or runs and asks nothing), `invalid_params`
+   * (the contextId is another task's), `rate_limited`, `unavailable`.
+   */
+  async send(request: TaskRequest<Context>, metadata: JsonObject | undefined): Promise<Sent> {
+    if (this.#closing !== undefined) throw this.#closing
+    const { owner, message } = request
+    if (message.taskId !== undefined) return this.#continue(owner, message.taskId, message)
+    const key = messageKey(owner, message.messageId)
+    const running = this.#byMessage.get(key)
+    if (running !== undefined) return this.#sent(running, false)
+    const known = await this.#store.loadByMessage(owner, message.messageId)
+    if (known !== undefined) return this.#repeat(known)
+    // While the store was asked another request may have brought the same message.
+    const rival = this.#byMessage.get(key)
+    if (rival !== undefined) return this.#sent(rival, false)
+    this.#admit()
+    const id = randomUUID()
+    const contextId = message.contextId ?? randomUUID()
+    const mine: Message = { ...message, taskId: id, contextId }
+    const work = this.#options.execute({
+      request: { ...request, message: mine },
+      taskId: id,
+      contextId,
+      message: mine,
+      history: [mine],
+    })
+    const run = Run.create(
+      this.#host,
+      {
+        id,
+        contextId,
+        owner,
+        messageId: message.messageId,
+        message: mine,
+        metadata: metadata === undefined ? null : JSON.stringify(metadata),
+        request: JSON.stringify({ metadata: request.metadata, context: request.context }),
+      },
+      work,
+    )
+    this.#add(run)
+    if (!work.repeatable) await run.persist()
+    run.start()
+    return this.#sent(run, true)
+  }
+
+  /** The task as JSON. Throws `task_not_found`. */
+  async get(owner: string, id: string, options: SnapshotOptions = {}): Promise<string> {
+    const row = await this.#row(owner, id)
+    return taskText(row, await this.#artifacts(row), options)
+  }
+
+  /** Any task as JSON, whoever owns it; for what the node itself sends out. Throws `task_not_found`. */
+  async peek(id: string): Promise<string> {
+    const row = this.#runs.get(id)?.row ?? (await this.#store.load(id))
+    if (row === undefined) throw notFound(id)
+    return taskText(row, await this.#artifacts(row))
+  }
+
+  /** One page of the owner's tasks as JSON texts, newest status first; `next` is where the next page begins, if there is one. */
+  async list(
+    query: ListQuery,
+    options: SnapshotOptions & { includeArtifacts: boolean },
+  ): Promise<{ tasks: string[]; total: number; next: { statusAt: number; id: string } | undefined }> {
+    // One row more than asked for tells whether there is another page.
+    const { rows, total } = await this.#store.list({ ...query, limit: query.limit + 1 })
+    const page = rows.slice(0, query.limit)
+    const tasks: string[] = []
+    for (const row of page) {
+      tasks.push(taskText(row, options.includeArtifacts ? await this.#artifacts(row) : undefined, options))
+    }
+    const last = rows.length > page.length ? page[page.length - 1] : undefined
+    return { tasks, total, next: last === undefined ? undefined : { statusAt: last.statusAt, id: last.id } }
+  }
+
+  /** The task's row for its owner. Throws `task_not_found`; a bare message is no task. */
+  async #row(owner: string, id: string): Promise<TaskRow> {
+    const run = this.#runs.get(id)
+    const row = run?.owner === owner && run.row !== undefined ? run.row : await this.#store.load(id, owner)
+    if (row === undefined || row.state === 'MESSAGE') throw notFound(id)
+    return row
+  }
+
+  /** What following may begin with: the newest state of the task, and where it stands. Throws `task_not_found`. */
+  async snapshot(owner: string, id: string): Promise<{ seq: number; state: string; text: string }> {
+    const row = await this.#row(owner, id)
+    return { seq: row.lastSeq, state: row.state, text: taskText(row, await this.#artifacts(row)) }
+  }
+
+  /** The task's state and last seq. Throws `task_not_found`. */
+  async state(owner: string, id: string): Promise<{ state: string; lastSeq: number }> {
+    const { state, lastSeq } = await this.#row(owner, id)
+    return { state, lastSeq }
+  }
+
+  /**
+   * The task's events behind `after` as they are committed, in order, none twice, in batches of bounded size. Ends
+   * behind the terminal event, or when the signal aborts, and with `untilRest` also when nobody works on the task any
+   * more. A follower holds a cursor, so one that reads slowly costs no memory. Where single events were compacted away,
+   * one snapshot event stands for them. Throws `task_not_found`.
+   */
+  async *follow(
+    owner: string,
+    id: string,
+    after: number,
+    signal: AbortSignal,
+    { untilRest = false } = {},
+  ): AsyncGenerator<EventRecord[], void, void> {
+    await this.#row(owner, id)
+    let cursor = after
+    while (!signal.aborted) {
+      const run = this.#runs.get(id)
+      const near = run?.tailAfter(cursor)
+      if (near?.length === 0) {
+        await this.#wakeups.wait(id, signal).woken
+        continue
+      }
+      const waiter = run === undefined ? this.#wakeups.wait(id, signal) : undefined
+      const events = near ?? (await this.#store.read(id, cursor, readBytes))
+      const last = events[events.length - 1]
+      if (last !== undefined) {
+        waiter?.cancel()
+        yield events
+        cursor = last.seq
+        const state = stateOf(last)
+        if (state !== undefined && isTerminal(state)) return
+        continue
+      }
+      const row = await this.#store.load(id, owner)
+      const isOver =
+        row === undefined || ((isTerminal(row.state) || (untilRest && row.worker === null)) && row.lastSeq <= cursor)
+      if (isOver) return waiter?.cancel()
+      if (row.artifacts !== null) {
+        waiter?.cancel()
+        yield [{ seq: row.lastSeq, text: `{"task":${taskText(row, row.artifacts)}}` }]
+        return
+      }
+      await waiter?.woken
+    }
+  }
+
+  /**
+   * Stops a task and resolves with it as JSON once it has ended. Repeated while the first is under way it waits for the
+   * same end. Throws `task_not_found`, and `task_not_cancelable` when the task had ended before.
+   */
+  async cancel(owner: string, id: string): Promise<string> {
+    const reason = new ConvokeError('canceled', 'The task was cancelled by its caller.')
+    const run = this.#runs.get(id)
+    if (run?.owner === owner) {
+      run.stop(reason)
+      // A run that is lost meanwhile leaves its task to another worker; the row says what became of it.
+      await run.settled().catch(() => {})
+    } else {
+      const row = await this.#row(owner, id)
+      if (isTerminal(row.state)) throw notCancelable(id, row.state)
+      await this.#cancelElsewhere(row, reason)
+    }
+    const row = await this.#row(owner, id)
+    if (row.state !== 'TASK_STATE_CANCELED') throw notCancelable(id, row.state)
+    return taskText(row, await this.#artifacts(row))
+  }
+
+  /** A task that does not run here: at rest it is ended at once, held by another worker that one is asked. */
+  async #cancelElsewhere(row: TaskRow, reason: ConvokeError): Promise<void> {
+    const taken = await this.#store.acquire(row.id, this.#worker, { now: Date.now(), leaseMs: this.#options.leaseMs })
+    if (taken !== undefined) {
+      const run = this.#resume(taken, undefined, [])
+      run.stop(reason)
+      run.start()
+      await run.settled()
+      return
+    }
+    await this.#store.requestCancel(row.id)
+    for (;;) {
+      // The other worker hears of it with its next heartbeat; the hint that it is done may be lost.
+      const waiter = this.#wakeups.wait(row.id, AbortSignal.timeout(1000))
+      const now = await this.#store.load(row.id)
+      if (now === undefined || isTerminal(now.state)) return waiter.cancel()
+      await waiter.woken
+    }
+  }
+
+  /**
+   * Takes over the tasks of workers that are gone: repeatable ones run again, one that waits for an answer goes to rest
+   * until it comes, any other fails with `worker_lost`. Resolves with how many there were.
+   */
+  async recover(): Promise<number> {
+    let count = 0
+    for (;;) {
+      const lease = { now: Date.now(), leaseMs: this.#options.leaseMs, limit: 100 }
+      const rows = await this.#store.claim(this.#worker, lease)
+      for (const row of rows) await this.#recoverOne(row)
+      count += rows.length
+      if (rows.length < lease.limit) return count
+    }
+  }
+
+  async #recoverOne(row: TaskRow): Promise<void> {
+    const history = JSON.parse(row.history) as Message[]
+    if (row.repeatable && isInterrupted(row.state)) {
+      await this.#store.commit(row.id, row, { release: true })
+      return
+    }
+    if (row.cancelRequested) {
+      const run = this.#resume(row, undefined, [])
+      run.stop(new ConvokeError('canceled', 'The task was cancelled by its caller.'))
+      return run.start()
+    }
+    if (row.repeatable) return this.#resume(row, undefined, userMessages(history).slice(1)).start()
+    const error = new ConvokeError(
+      'worker_lost',
+      'The node stopped while this ran. It may have run in part, so it was not run again.',
+    )
+    const run = this.#resume(row, undefined, [], (work) => ({
+      ...work,
+      refusal: { ...work.fail(error), state: 'TASK_STATE_FAILED' },
+    }))
+    run.start()
+    await run.settled()
+  }
+
+  /** Deletes what is past its time and compacts what has ended; runs by itself every minute. */
+  async sweep(): Promise<void> {
+    const now = Date.now()
+    const step = 200
+    try {
+      while ((await this.#store.expire(now - this.#options.retentionMs, step)) === step) await nextTurn()
+      for (;;) {
+        const ids = await this.#store.compactable(now - this.#options.compactAfterMs, step)
+        for (const id of ids) await this.#store.compact(id, await this.#foldStored(id))
+        if (ids.length < step) return
+        await nextTurn()
+      }
+    } catch (error) {
+      this.#options.log.warn({ error }, 'Old tasks could not be cleared away; trying again in a minute.')
+    }
+  }
+
+  /**
+   * Takes no more messages, lets running tasks go on for `drainMs`, then cancels the rest and waits for their end.
+   * Tasks at rest stay as they are.
+   */
+  close(drainMs: number): Promise<void> {
+    this.#closing ??= new ConvokeError('unavailable', 'The node is shutting down. Try again in a moment.')
+    this.#closed ??= this.#drain(drainMs)
+    return this.#closed
+  }
+
+  async #drain(drainMs: number): Promise<void> {
+    // Work that waits for an answer cannot end by itself any more: answers are refused from now on.
+    for (const run of [...this.#runs.values()]) if (run.asking) this.#suspend(run)
+    const timers = [
+      setTimeout(() => {
+        for (const run of this.#runs.values()) run.stop(new ConvokeError('canceled', 'The node was stopped.'))
+      }, drainMs),
+      // The grace period bounds the wait for tools; this bounds the wait for a store that cannot write.
+      setTimeout(
+        () => {
+          for (const run of [...this.#runs.values()]) run.drop(new ConvokeError('unavailable', 'The node was stopped.'))
+        },
+        drainMs + this.#options.cancelGraceMs + 2000,
+      ),
+    ]
+    if (this.#runs.size > 0) await new Promise<void>((resolve) => this.#idle.push(resolve))
+    for (const timer of timers) clearTimeout(timer)
+    clearInterval(this.#heartbeat)
+    clearInterval(this.#sweeper)
+    this.#unwatch()
+    this.#wakeups.wakeAll()
+  }
+
+  #suspend(run: Run): void {
+    if (run.work.repeatable && this.#store.kind !== 'memory') {
+      // It stays input-required and runs again, with the answers it had, when the next one comes.
+      run.drop(new ConvokeError('unavailable', 'The node was stopped.'))
+    } else {
+      run.stop(new ConvokeError('canceled', 'The node was stopped.'))
+    }
+  }
+
+  async #continue(owner: string, id: string, message: Message): Promise<Sent> {
+    const row = await this.#row(owner, id)
+    if (message.contextId !== undefined && message.contextId !== row.contextId) {
+      const text = `Task "${id}" belongs to another context than "${message.contextId}".`
+      throw new ConvokeError('invalid_params', text, { issues: [{ path: '/message/contextId', message: text }] })
+    }
+    const mine: Message = { ...message, contextId: row.contextId }
+    const run = this.#runs.get(id)
+    if (run?.has(message.messageId)) return this.#sent(run, false)
+    if (isTerminal(row.state)) {
+      throw new ConvokeError(
+        'unsupported_operation',
+        `Task "${id}" has ended (${row.state}) and takes no more messages.`,
+      )
+    }
+    if (run !== undefined) {
+      if (!run.asking) throw new ConvokeError('unsupported_operation', `Task "${id}" is running and asks for nothing.`)
+      const after = row.lastSeq
+      await run.answer(mine)
+      return this.#sent(run, true, after)
+    }
+    const history = JSON.parse(row.history) as Message[]
+    if (history.some((known) => known.messageId === message.messageId)) return this.#repeat(row)
+    this.#admit()
+    const taken = await this.#store.acquire(id, this.#worker, { now: Date.now(), leaseMs: this.#options.leaseMs })
+    if (taken === undefined) throw new ConvokeError('unavailable', `Task "${id}" is busy on another replica.`)
+    const resumed = this.#resume(taken, mine, [...userMessages(history).slice(1), mine])
+    await resumed.persist()
+    resumed.start()
+    return this.#sent(resumed, true, taken.lastSeq)
+  }
+
+  #resume(
+    row: TaskRow,
+    message: Message | undefined,
+    answers: Message[],
+    change = (work: ReturnType<Executor>) => work,
+  ): Run {
+    const history = JSON.parse(row.history) as Message[]
+    if (message !== undefined) history.push(message)
+    const first = history[0]
+    if (first === undefined) throw new ConvokeError('internal', `Task ${row.id} has no first message.`)
+    const stored = JSON.parse(row.request) as { metadata?: JsonObject; context: Context }
+    const request: TaskRequest<Context> = {
+      owner: row.owner,
+      message: first,
+      context: stored.context,
+      ...(stored.metadata === undefined ? {} : { metadata: stored.metadata }),
+    }
+    const { id: taskId, contextId } = row
+    const work = change(this.#options.execute({ request, taskId, contextId, message: message ?? first, history }))
+    const run = Run.resume(this.#host, row, work, message, answers)
+    run.show()
+    this.#add(run)
+    return run
+  }
+
+  #repeat(row: TaskRow): Sent {
+    const reply = row.reply ?? undefined
+    const settled = (): Promise<string | undefined> => Promise.resolve(reply)
+    const task = (options: SnapshotOptions): Promise<string> => this.get(row.owner, row.id, options)
+    return { taskId: row.id, fresh: false, after: 0, settled, decided: settled, now: settled, task }
+  }
+
+  #sent(run: Run, fresh: boolean, after = 0): Sent {
+    const reply = (): string | undefined => run.row?.reply ?? undefined
+    return {
+      taskId: run.id,
+      fresh,
+      after,
+      settled: async () => {
+        await run.settled()
+        return reply()
+      },
+      decided: async (signal) => {
+        while (this.#runs.get(run.id) === run && signal?.aborted !== true && !(run.decided && run.row !== undefined)) {
+          await this.#wakeups.wait(run.id, signal).woken
+        }
+        run.show()
+        if (run.row === undefined && signal?.aborted !== true) await run.settled()
+        return reply()
+      },
+      now: async () => {
+        if (!run.decided) await nextTurn()
+        run.show()
+        await run.persist()
+        return reply()
+      },
+      task: async (options) => {
+        if (run.row === undefined) await run.persist()
+        const { row } = run
+        return row === undefined
+          ? this.get(run.owner, run.id, options)
+          : taskText(row, await this.#artifacts(row, run), options)
+      },
+    }
+  }
+
+  async #artifacts(row: TaskRow, run = this.#runs.get(row.id)): Promise<string> {
+    if (row.artifacts !== null) return row.artifacts
+    const tail = run?.tailAfter(0)
+    if (tail !== undefined) {
+      const fold = new ArtifactFold()
+      fold.add(tail)
+      return fold.toText()
+    }
+    return this.#foldStored(row.id, row.lastSeq)
+  }
+
+  async #foldStored(id: string, upTo = Infinity): Promise<string> {
+    const fold = new ArtifactFold()
+    for (let cursor = 0; cursor < upTo;) {
+      const events = await this.#store.read(id, cursor, readBytes * 16)
+      const last = events[events.length - 1]
+      if (last === undefined) break
+      fold.add(last.seq <= upTo ? events : events.filter((event) => event.seq <= upTo))
+      cursor = last.seq
+    }
+    return fold.toText()
+  }
+
+  #admit(): void {
+    if (this.#runs.size < this.#options.maxRuns) return
+    const text = `The node runs ${this.#runs.size} tasks, which is all it may. Try again later.`
+    throw new ConvokeError('rate_limited', text, { retryAfterMs: 1000 })
+  }
+
+  #add(run: Run): void {
+    this.#runs.set(run.id, run)
+    this.#byMessage.set(messageKey(run.owner, run.messageId), run)
+  }
+
+  #ended(run: Run): void {
+    if (this.#runs.get(run.id) === run) this.#runs.delete(run.id)
+    const key = messageKey(run.owner, run.messageId)
+    if (this.#byMessage.get(key) === run) this.#byMessage.delete(key)
+    this.#wakeups.wake(run.id)
+    if (this.#runs.size === 0) for (const resolve of this.#idle.splice(0)) resolve()
+  }
+
+  #published(taskId: string): void {
+    this.#wakeups.wake(taskId)
+    for (const listener of this.#listeners) listener(taskId)
+  }
+
+  async #beat(): Promise<void> {
+    if (this.#runs.size === 0) return
+    try {
+      const ids = await this.#store.heartbeat(this.#worker, { now: Date.now(), leaseMs: this.#options.leaseMs })
+      for (const id of ids)
+        this.#runs.get(id)?.stop(new ConvokeError('canceled', 'The task was cancelled by its caller.'))
+    } catch (error) {
+      this.#options.log.warn({ error }, 'The leases of running tasks could not be renewed.')
+    }
+  }
+}
+
+function messageKey(owner: string, messageId: string): string {
+  return `${owner}\n${messageId}`
+}
+
+function userMessages(history: readonly Message[]): Message[] {
+  return history.filter((message) => message.role === 'ROLE_USER')
+}
+
+function notFound(id: string): ConvokeError {
+  return new ConvokeError('task_not_found', `Task "${id.slice(0, 100)}" was not found.`)
+}
+
+function notCancelable(id: string, state: string): ConvokeError {
+  return new ConvokeError('task_not_cancelable', `Task "${id}" has ended (${state}) and cannot be cancelled.`)
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}

@@ -1,0 +1,301 @@
+/** Calls of tools by those who are no task: the agent itself, and tools that call other tools. */
+import { randomUUID } from 'node:crypto'
+import { setMaxListeners } from 'node:events'
+import { abortReason, onAbort } from '../base/abort.ts'
+import { Channel } from '../base/channel.ts'
+import { ConvokeError } from '../base/errors.ts'
+import type { Json } from '../base/json.ts'
+import type { Logger } from '../base/log.ts'
+import { callTool } from './call.ts'
+import type {
+  CallOptions,
+  Caller,
+  Progress,
+  Question,
+  Tool,
+  ToolContext,
+  ToolEvent,
+  ToolSpace,
+  ToolValue,
+} from './tool.ts'
+import { excerpt } from './value.ts'
+
+/** Events that a slow reader of a stream lets pile up before the tool waits. */
+const streamCapacity = 16
+/** How deep tools may call tools. Deeper is a tool that calls itself without end. */
+const maxDepth = 32
+
+/** What stands around a call. */
+export interface Surroundings {
+  /** Finds a tool that is ready to be called; throws a ConvokeError. */
+  readonly resolve: (name: string) => Tool
+  readonly caller: Caller
+  readonly log: Logger
+  /** Asks whoever started all this. Default: nobody can be asked. */
+  readonly ask?: ((question: Question) => Promise<Json>) | undefined
+  /** The call's ids. Default: an id of its own. */
+  readonly call?: ToolContext['call'] | undefined
+  readonly signals: readonly AbortSignal[]
+  readonly timeoutMs?: number | undefined
+  /** How many tools called each other to get here. */
+  readonly depth: number
+}
+
+/**
+ * Calls a tool and resolves with its result; its chunks and progress go nowhere. When it is stopped the call rejects
+ * at once: a tool that ignores its signal is left to itself, and what it still says is discarded.
+ */
+export async function invoke(tool: Tool, params: unknown, around: Surroundings): Promise<ToolValue> {
+  const scope = new Scope(tool, around)
+  try {
+    const work = callTool(tool, params, new CallContext(around, scope, ignore))
+    if (!scope.limited) return await drain(work)
+    return await new Promise<ToolValue>((resolve, reject) => {
+      scope.whenStopped(reject)
+      drain(work).then(resolve, reject)
+    })
+  } finally {
+    scope.close()
+  }
+}
+
+async function drain(work: AsyncGenerator<ToolValue, ToolValue, void>): Promise<ToolValue> {
+  for (;;) {
+    const step = await work.next()
+    if (step.done === true) return step.value
+  }
+}
+
+/** Calls a tool and yields what it says as it comes, the result last. Leaving the loop stops the tool. */
+export async function* invokeStreaming(
+  tool: Tool,
+  params: unknown,
+  around: Surroundings,
+): AsyncGenerator<ToolEvent, void, void> {
+  const scope = new Scope(tool, around)
+  const events = new Channel<ToolEvent>(streamCapacity)
+  const tell = (progress: Progress): void => events.offer({ ...progress, type: 'progress' })
+  let ended = false
+  try {
+    scope.whenStopped((reason) => events.fail(reason))
+    void pump(callTool(tool, params, new CallContext(around, scope, tell)), events)
+    for await (const event of events) {
+      ended = event.type === 'result'
+      yield event
+    }
+  } finally {
+    if (!ended) scope.stop(new ConvokeError('canceled', 'The caller left before the result.'))
+    scope.close()
+  }
+}
+
+/** Moves what a tool says into the channel. Never rejects: how the tool failed is the reader's to know. */
+async function pump(work: AsyncGenerator<ToolValue, ToolValue, void>, events: Channel<ToolEvent>): Promise<void> {
+  try {
+    for (;;) {
+      const step = await work.next()
+      if (step.done === true) {
+        void events.push({ type: 'result', result: step.value })
+        events.end()
+        return
+      }
+      const room = events.push({ type: 'chunk', chunk: step.value })
+      if (room !== undefined) await room
+      if (events.closed) {
+        await work.return(null)
+        return
+      }
+    }
+  } catch (error) {
+    // Nothing happens if the reader has left or was told why the call was stopped.
+    events.fail(error)
+  }
+}
+
+/** The tool space of a call, or of an agent. */
+export function createSpace(around: Surroundings): ToolSpace {
+  return {
+    call: async (name, params, options) => await invoke(around.resolve(name), params, within(around, options)),
+    stream: async function* (name, params, options) {
+      yield* invokeStreaming(around.resolve(name), params, within(around, options))
+    },
+  }
+}
+
+function within(around: Surroundings, options: CallOptions = {}): Surroundings {
+  const { signal, timeoutMs } = options
+  return { ...around, signals: signal === undefined ? around.signals : [...around.signals, signal], timeoutMs }
+}
+
+const ignore = (): void => {}
+
+/**
+ * Tools take their context apart (`{ signal, progress }`), so its functions must not need `this`. What most tools
+ * never look at is a getter of the class: an object with getters of its own costs more than the whole rest of a call.
+ */
+class CallContext implements ToolContext {
+  readonly caller: Caller
+  readonly log: Logger
+  readonly progress: ToolContext['progress']
+  readonly ask: ToolContext['ask']
+  readonly #around: Surroundings
+  readonly #scope: Scope
+  #call: ToolContext['call'] | undefined
+  #tools: ToolSpace | undefined
+
+  constructor(around: Surroundings, scope: Scope, progress: ToolContext['progress']) {
+    this.caller = around.caller
+    this.log = around.log
+    this.progress = progress
+    this.ask = (question) => scope.ask(question, around.ask)
+    this.#around = around
+    this.#scope = scope
+    this.#call = around.call
+  }
+
+  get signal(): AbortSignal {
+    return this.#scope.signal
+  }
+
+  get deadline(): number | undefined {
+    return this.#scope.deadline
+  }
+
+  get call(): ToolContext['call'] {
+    return (this.#call ??= { id: randomUUID() })
+  }
+
+  get tools(): ToolSpace {
+    return (this.#tools ??= createSpace({
+      ...this.#around,
+      call: undefined,
+      timeoutMs: undefined,
+      signals: [this.signal],
+      depth: this.#around.depth + 1,
+    }))
+  }
+}
+
+/** How long a call may take, and who may stop it. Everything in it ends with {@link Scope.close}. */
+class Scope {
+  readonly #tool: Tool
+  // Made when somebody looks: an AbortController costs 2 µs, more than the rest of a call.
+  #controller: AbortController | undefined
+  #reason: ConvokeError | undefined
+  #listener: ((reason: ConvokeError) => void) | undefined
+  #callTimer: Timer | undefined
+  #toolTimer: Timer | undefined
+  #asking = 0
+  readonly #links: (() => void)[] = []
+
+  constructor(tool: Tool, around: Surroundings) {
+    this.#tool = tool
+    if (around.depth > maxDepth) {
+      const message = `Tools call each other ${maxDepth} deep here; the tool "${tool.name}" probably calls itself.`
+      throw new ConvokeError('too_large', message)
+    }
+    const { timeoutMs } = around
+    if (timeoutMs !== undefined && !(timeoutMs > 0)) {
+      throw new ConvokeError('invalid_request', `\`timeoutMs\` must be above 0, got ${excerpt(timeoutMs)}.`)
+    }
+    for (const signal of around.signals) {
+      if (signal.aborted) throw abortReason(signal)
+      this.#links.push(onAbort(signal, () => this.stop(abortReason(signal))))
+    }
+    if (timeoutMs !== undefined) this.#callTimer = this.#startTimer(timeoutMs)
+    if (tool.traits.timeoutMs !== undefined) this.#toolTimer = this.#startTimer(tool.traits.timeoutMs)
+  }
+
+  /** Whether anything can stop the call before it ends by itself. */
+  get limited(): boolean {
+    return this.#links.length > 0 || this.#callTimer !== undefined || this.#toolTimer !== undefined
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController()
+      // A tool may call a hundred others at once; that is no leak, and needs no warning.
+      setMaxListeners(0, this.#controller.signal)
+      if (this.#reason !== undefined) this.#controller.abort(this.#reason)
+    }
+    return this.#controller.signal
+  }
+
+  get deadline(): number | undefined {
+    const ends = [this.#callTimer?.endsAt, this.#toolTimer?.endsAt].filter((end) => end !== undefined)
+    return ends.length === 0 ? undefined : Math.min(...ends)
+  }
+
+  whenStopped(listener: (reason: ConvokeError) => void): void {
+    this.#listener = listener
+  }
+
+  stop(reason: ConvokeError): void {
+    if (this.#reason !== undefined) return
+    this.#reason = reason
+    this.#controller?.abort(reason)
+    this.#listener?.(reason)
+  }
+
+  close(): void {
+    this.#callTimer?.stop()
+    this.#toolTimer?.stop()
+    for (const unlink of this.#links) unlink()
+  }
+
+  /** The tool's own time stands still while it waits for an answer; the caller's does not. */
+  async ask(question: Question, ask: Surroundings['ask']): Promise<Json> {
+    if (ask === undefined) {
+      throw new ConvokeError('unsupported_operation', `Nobody can be asked in this call: ${question.message}`)
+    }
+    const { signal } = this
+    if (signal.aborted) throw abortReason(signal)
+    if (++this.#asking === 1) this.#toolTimer?.stop()
+    let stopListening = (): void => {}
+    try {
+      return await new Promise<Json>((resolve, reject) => {
+        stopListening = onAbort(signal, () => reject(abortReason(signal)))
+        ask(question).then(resolve, reject)
+      })
+    } finally {
+      stopListening()
+      if (--this.#asking === 0 && this.#reason === undefined) this.#toolTimer?.start()
+    }
+  }
+
+  #startTimer(timeoutMs: number): Timer {
+    return new Timer(timeoutMs, () => {
+      const message = `The tool "${this.#tool.name}" did not finish within ${timeoutMs} ms.`
+      this.stop(new ConvokeError('timeout', message))
+    })
+  }
+}
+
+/** The longest that a timer of Node can be set to, 24.8 days; longer is no limit. */
+const maxTimerMs = 2 ** 31 - 1
+
+/** A timer that can stand still. Runs from the start. */
+class Timer {
+  readonly #expire: () => void
+  #leftMs: number
+  #timer: NodeJS.Timeout | undefined
+  /** Milliseconds since 1970; undefined while it stands still. */
+  endsAt: number | undefined
+
+  constructor(ms: number, expire: () => void) {
+    this.#leftMs = ms
+    this.#expire = expire
+    this.start()
+  }
+
+  start(): void {
+    this.endsAt = Date.now() + this.#leftMs
+    if (this.#leftMs <= maxTimerMs) this.#timer = setTimeout(this.#expire, this.#leftMs)
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer)
+    if (this.endsAt !== undefined) this.#leftMs = Math.max(0, this.endsAt - Date.now())
+    this.endsAt = undefined
+  }
+}

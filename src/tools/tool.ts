@@ -1,0 +1,107 @@
+/** The tool contract: what a tool is, and what it is given when it runs. */
+import type { Issue } from '../base/errors.ts'
+import type { Json, JsonObject } from '../base/json.ts'
+import type { Logger } from '../base/log.ts'
+
+/** A JSON Schema, draft-07 or 2020-12 (told apart by `$schema`; without it 2020-12). */
+export type JsonSchema = JsonObject
+
+/** What a tool yields and returns: a JSON value, or bytes. Bytes stand alone, never inside of JSON. */
+export type ToolValue = Json | Uint8Array
+
+export interface ToolTraits {
+  /** For lists and filters; becomes a tag on the card. */
+  readonly category?: string
+  /** More tags on the card, behind `tool` and the category. */
+  readonly tags?: readonly string[]
+  /** Changes nothing anywhere. Implies that it may run twice. */
+  readonly readOnly?: boolean
+  /** A second run with the same params changes nothing more: the task may run again after a crash. */
+  readonly idempotent?: boolean
+  /** Longest run in milliseconds, waiting for answers to `ask` not counted. Default: no limit. */
+  readonly timeoutMs?: number
+  /** How many calls may run at once; more wait their turn. Default: no limit. */
+  readonly concurrency?: number
+  /** Whether the tool stands on the card and may be called from outside. Default: true. */
+  readonly published?: boolean
+}
+
+export interface Progress {
+  readonly progress: number
+  readonly total?: number
+  readonly message?: string
+}
+
+/** A question to the caller. The task is `input-required` until the answer comes. */
+export interface Question {
+  /** What to ask, for people. */
+  readonly message: string
+  /** What the answer must look like. With it the answer is validated data; without it it is text. */
+  readonly schema?: JsonSchema
+}
+
+export interface Caller {
+  /** `anonymous` where no authentication is configured. */
+  readonly id: string
+  readonly tenant?: string
+  /** What the caller may do; `*` is everything. */
+  readonly scopes: readonly string[]
+}
+
+/** The same agent's tools, for a tool that calls others. */
+export interface ToolSpace {
+  /** Resolves with the result; throws a ConvokeError. */
+  call(name: string, params?: unknown, options?: CallOptions): Promise<ToolValue>
+  /** Progress and chunks as they come, then one `result`. Leaving the loop stops the tool. */
+  stream(name: string, params?: unknown, options?: CallOptions): AsyncGenerator<ToolEvent, void, void>
+}
+
+export interface CallOptions {
+  readonly signal?: AbortSignal
+  /** In milliseconds from now; the tool's own limit holds too. */
+  readonly timeoutMs?: number
+}
+
+export type ToolEvent =
+  | ({ readonly type: 'progress' } & Progress)
+  | { readonly type: 'chunk'; readonly chunk: ToolValue }
+  | { readonly type: 'result'; readonly result: ToolValue }
+
+export interface ToolContext {
+  /** Aborted when the call is cancelled, its deadline passes or the node stops. A tool that ignores it is abandoned after a grace period. */
+  readonly signal: AbortSignal
+  /** When the call will be stopped, in milliseconds since 1970; undefined without a limit. */
+  readonly deadline: number | undefined
+  readonly caller: Caller
+  readonly call: { readonly id: string; readonly taskId?: string; readonly contextId?: string }
+  /** Tells the caller how far the work is. Cheap: what was not yet sent is replaced by the newest. */
+  readonly progress: (progress: Progress) => void
+  /**
+   * Asks the caller and waits. Rejects when the call is cancelled meanwhile, and with `unsupported_operation`
+   * where nobody can be asked. After a crash a repeatable tool runs again and gets the answers it already had, in order.
+   */
+  readonly ask: (question: Question) => Promise<Json>
+  readonly log: Logger
+  readonly tools: ToolSpace
+}
+
+/** A value put in shape by a schema's own code, or what is wrong with it. */
+export type Refined =
+  | { readonly value: unknown; readonly issues?: undefined }
+  | { readonly value?: undefined; readonly issues: readonly Issue[] }
+
+/** A tool as everything inside the node sees it. `defineTool` makes one; `callTool` calls it. */
+export interface Tool {
+  /** `^[A-Za-z0-9_-]{1,64}$` */
+  readonly name: string
+  readonly description: string
+  readonly input: JsonSchema
+  readonly output?: JsonSchema
+  readonly traits: ToolTraits
+  /** What JSON Schema cannot say about the params: runs behind the input schema, and gives what `run` gets. */
+  refine?(params: JsonObject): Refined | Promise<Refined>
+  /** Puts the result in shape, before the output schema has the last word. */
+  refineResult?(result: ToolValue): Refined | Promise<Refined>
+  /** Params come in validated, defaults merged. What it yields and returns is checked by `callTool`. */
+  run(params: JsonObject, context: ToolContext): AsyncGenerator<ToolValue, ToolValue, void>
+}

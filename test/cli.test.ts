@@ -1,0 +1,241 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { formatBanner, exampleOf } from '../dist/cli/banner.js'
+import { loadConfig } from '../dist/config.js'
+import { createAuthenticator } from '../dist/server/auth/authenticator.js'
+import type { ToolTraits } from '../dist/tools/tool.js'
+
+// Each test waits for processes, and the other files' tests share the machine.
+vi.setConfig({ testTimeout: 30_000 })
+
+const main = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
+
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'convoke-cli-'))
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+function convoke(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, [main, ...args], { cwd: folder }, (error, stdout, stderr) => {
+      resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr })
+    })
+  })
+}
+
+describe('convoke token', () => {
+  test('prints a token and the configuration that lets it in', async () => {
+    const { code, stdout, stderr } = await convoke('token', 'bob', '--scopes', 'tool:count_*', 'message')
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    const [token] = /cvk_[\w-]{43}/.exec(stdout) ?? []
+    const lines = stdout.slice(stdout.indexOf('server:'))
+    const file = join(folder, 'pasted.yaml')
+    await writeFile(file, `agent: { id: alice }\n${lines}`)
+    const { options } = await loadConfig(file)
+    const caller = createAuthenticator(options.server?.auth).authenticate({ authorization: `Bearer ${token}` })
+    expect(caller).toEqual({ id: 'bob', scopes: ['tool:count_*', 'message'] })
+  })
+
+  test('prints one JSON line for programs, with another token each time', async () => {
+    const outputs = await Promise.all([convoke('token', '007', '-o', 'json'), convoke('token', '-o', 'json')])
+    const [first, second] = outputs.map(
+      ({ stdout }) => JSON.parse(stdout) as { token: string; id: string; sha256: string },
+    )
+    expect(first).toEqual({ token: expect.any(String), id: '007', sha256: expect.stringMatching(/^[0-9a-f]{64}$/) })
+    expect(second?.id).toBe('caller')
+    expect(second?.token).not.toBe(first?.token)
+    const authenticator = createAuthenticator({ tokens: [{ id: first!.id, sha256: first!.sha256 }] })
+    expect(authenticator.authenticate({ 'x-api-key': first!.token })).toEqual({ id: '007', scopes: ['*'] })
+  })
+
+  test.each([
+    [['a b'], 'convoke: The id must be 1 to 128 letters, digits, _, -, . or @; it is "a b".\n'],
+    [
+      ['bob', '--scopes', 'tools:*'],
+      'convoke: A scope is *, message or tool:NAME (* in NAME stands for any characters); one is "tools:*".\n',
+    ],
+  ])('refuses %j with exit code 2', async (args, stderr) => {
+    expect(await convoke('token', ...args)).toEqual({ code: 2, stdout: '', stderr })
+  })
+})
+
+describe('convoke config check', () => {
+  test('exits with 0 for a file that is right, and warns of what looks wrong', async () => {
+    await writeFile(join(folder, 'tools.js'), '')
+    await writeFile(
+      join(folder, 'good.yaml'),
+      'agent: { id: alice, name: "${NAME}" }\ntools: [{ module: ./tools.js }, { module: ./none.js }]\n',
+    )
+    expect(await convoke('config', 'check', 'good.yaml')).toEqual({
+      code: 0,
+      stdout: 'good.yaml is valid.\n',
+      stderr:
+        'warning: good.yaml:1:27: agent.name holds a ${…} that stays as it is; variables are written ${env:NAME}.\nwarning: The tool module ./none.js does not exist.\n',
+    })
+  })
+
+  test('exits with 2 and one line a mistake for a file that is wrong', async () => {
+    await writeFile(join(folder, 'bad.yaml'), 'agent: { id: a b }\nserver: { port: -1 }\n')
+    expect(await convoke('config', 'check', 'bad.yaml')).toEqual({
+      code: 2,
+      stdout: '',
+      stderr:
+        'bad.yaml:1:14: agent.id must be 1 to 64 letters, digits, _ or -, but it is "a b".\nbad.yaml:2:17: server.port must be a whole number from 0 (picks a free port) to 65535, but it is -1.\n',
+    })
+  })
+
+  test('exits with 2 for a node that would stand open to the network', async () => {
+    await writeFile(join(folder, 'open.yaml'), 'agent: { id: alice }\nserver: { host: 0.0.0.0 }\n')
+    const { code, stderr } = await convoke('config', 'check', 'open.yaml')
+    expect(code).toBe(2)
+    expect(stderr).toMatch(/^convoke: Refusing to listen on 0\.0\.0\.0 without authentication: .*three ways.*\n$/)
+  })
+
+  test('exits with 2 where there is no file', async () => {
+    expect(await convoke('config', 'check', 'none.yaml')).toEqual({
+      code: 2,
+      stdout: '',
+      stderr: 'convoke: Cannot read the configuration none.yaml: there is no such file.\n',
+    })
+  })
+
+  test('looks for convoke.yaml, then convoke.json, and says how to begin where there is neither', async () => {
+    const missing = await convoke('config', 'check')
+    expect(missing).toMatchObject({ code: 2, stdout: '' })
+    const minimal = missing.stderr.slice(missing.stderr.indexOf('\nagent:'))
+    await writeFile(join(folder, 'convoke.json'), '{"agent": {"id": "json"}}')
+    expect(await convoke('config', 'check')).toMatchObject({ code: 0, stdout: 'convoke.json is valid.\n' })
+    await writeFile(join(folder, 'convoke.yaml'), minimal)
+    expect(await convoke('config', 'check')).toMatchObject({ code: 0, stdout: 'convoke.yaml is valid.\n' })
+    await Promise.all(['convoke.json', 'convoke.yaml'].map((file) => rm(join(folder, file))))
+  })
+})
+
+describe('convoke', () => {
+  test('prints its version', async () => {
+    const { code, stdout } = await convoke('--version')
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/^\d+\.\d+\.\d+/)
+  })
+
+  test.each([[], ['serve'], ['token'], ['config', 'check']])('has help with an example: %s %s', async (...command) => {
+    const { code, stdout } = await convoke(...command, '--help')
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/Examples?:\n {2}convoke /)
+  })
+
+  test.each([
+    [['serv'], "error: unknown command 'serv'\n(Did you mean serve?)\n(convoke --help shows what there is)\n"],
+    [
+      ['serve', '--prot', '1'],
+      "error: unknown option '--prot'\n(Did you mean --port?)\n(convoke --help shows what there is)\n",
+    ],
+    [
+      ['serve', '--port', '65536'],
+      "error: option '-p, --port <n>' argument '65536' is invalid. A port is a number from 0 to 65535.\n(convoke --help shows what there is)\n",
+    ],
+  ])('exits with 2 for wrong usage: %j', async (args, stderr) => {
+    expect(await convoke(...args)).toEqual({ code: 2, stdout: '', stderr })
+  })
+
+  test('exits with 2 and no stack when there is nothing to serve', async () => {
+    const { code, stderr } = await convoke('serve')
+    expect(code).toBe(2)
+    expect(stderr).toMatch(/^convoke: There is no convoke\.yaml or convoke\.json in this folder\./)
+    expect(stderr).not.toMatch(/^\s+at /m)
+  })
+})
+
+describe('the banner', () => {
+  const tool = (name: string, required: Record<string, object> = {}, traits: ToolTraits = {}) => ({
+    name,
+    traits,
+    input: { type: 'object', properties: required as never, required: Object.keys(required) },
+  })
+  const banner = {
+    name: 'Alice',
+    url: 'http://127.0.0.1:4120',
+    doors: [
+      { name: 'agent card', url: 'http://127.0.0.1:4120/.well-known/agent-card.json' },
+      { name: 'JSON-RPC', url: 'http://127.0.0.1:4120/' },
+    ],
+    tools: [
+      tool('count_to', { n: { type: 'integer', minimum: 1 } }),
+      tool('it_s', { who: { type: 'string', const: "it's" }, also: { type: 'string' } }),
+    ],
+    warnings: ['Something looks wrong.'],
+    rpcUrl: 'http://127.0.0.1:4120/',
+    authRequired: true,
+  }
+  const plain = (_format: string, text: string) => text
+
+  test('has a line for each door, the tools, the warnings and a call to try', () => {
+    expect(formatBanner(banner, plain)).toBe(String.raw`Alice listens on http://127.0.0.1:4120
+  agent card  http://127.0.0.1:4120/.well-known/agent-card.json
+  JSON-RPC    http://127.0.0.1:4120/
+Tools: count_to, it_s
+Warning: Something looks wrong.
+Try it:
+  curl -s 'http://127.0.0.1:4120/' -H 'Content-Type: application/json' -H 'A2A-Version: 1.0' -H "Authorization: Bearer $TOKEN" \
+    -d '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"try-'"$(date +%s)"'","role":"ROLE_USER","parts":[{"text":"count_to"}],"metadata":{"_tool_call":{"name":"count_to","params":{"n":3}}}}}}'
+`)
+  })
+
+  test('names ten tools and counts the others', () => {
+    const tools = Array.from({ length: 13 }, (_, n) => tool(`t${n}`))
+    expect(formatBanner({ ...banner, tools }, plain)).toContain(
+      'Tools: t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 … and 3 more\n',
+    )
+    expect(formatBanner({ ...banner, tools: [] }, plain)).toContain('It publishes no tools.\n')
+  })
+
+  test('suggests a tool that changes nothing, if there is one', () => {
+    const tools = [
+      tool('wipe'),
+      tool('set', { key: { type: 'string' } }, { idempotent: true }),
+      tool('get', { key: { type: 'string' } }, { readOnly: true }),
+    ]
+    expect(formatBanner({ ...banner, tools }, plain)).toContain('"_tool_call":{"name":"get",')
+    expect(formatBanner({ ...banner, tools: tools.slice(0, 2) }, plain)).toContain('"_tool_call":{"name":"set",')
+  })
+
+  test('has a command that a shell reads as valid JSON, quotes and all', async () => {
+    const text = formatBanner({ ...banner, tools: banner.tools.slice(1), rpcUrl: "http://x/'$(id)'" }, plain)
+    const command = text.slice(text.indexOf('curl -s')).replace('curl -s', 'printf "%s\\n"')
+    const env = { TOKEN: 'T', PATH: process.env['PATH'] }
+    const { stdout: output } = await promisify(execFile)('sh', ['-c', command], { env })
+    const lines = output.trimEnd().split('\n')
+    expect(lines[0]).toBe("http://x/'$(id)'")
+    expect(lines).toContain('Authorization: Bearer T')
+    expect(JSON.parse(lines.at(-1) ?? '')).toMatchObject({
+      params: { message: { metadata: { _tool_call: { name: 'it_s', params: { who: "it's", also: 'hello world' } } } } },
+    })
+  })
+
+  test.each([
+    [
+      { type: 'object', properties: { a: { type: 'string' }, b: { type: 'string' } }, required: ['a'] },
+      { a: 'hello world' },
+    ],
+    [{ type: 'integer', minimum: 10 }, 10],
+    [{ type: 'number', exclusiveMinimum: 5 }, 6],
+    [{ type: 'integer', maximum: 2 }, 2],
+    [{ type: 'string', minLength: 15 }, 'hello world....'],
+    [{ type: 'string', maxLength: 5 }, 'hello'],
+    [{ enum: ['a', 'b'] }, 'a'],
+    [{ type: 'string', examples: ['x'] }, 'x'],
+    [{ type: ['integer', 'null'], default: 7 }, 7],
+    [{ type: 'array', items: { type: 'boolean' }, minItems: 2 }, [true, true]],
+    [{ anyOf: [{ type: 'null' }, { type: 'string' }] }, null],
+    [true, {}],
+    [{}, {}],
+  ])('makes up params for %j', (schema, example) => {
+    expect(exampleOf(schema)).toEqual(example)
+  })
+})

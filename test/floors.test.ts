@@ -1,0 +1,111 @@
+/**
+ * The house as a drawing that cannot lie. Imports go down, never up or round; each foreign package lives in one room.
+ */
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { expect, test } from 'vitest'
+
+/** From the ground up; rooms on one line are siblings and do not know each other. */
+const floors = [
+  ['base'],
+  ['protocol'],
+  ['store'],
+  ['tasks', 'tools'],
+  ['server'],
+  ['node.ts', 'config.ts', 'options.ts', 'index.ts', 'cli'],
+]
+
+/** What a node is made from has types of all floors in it, and the auth of the server takes its part of them. */
+const typesMayLookUp = new Set(['options.ts'])
+
+const homes: Record<string, string[]> = {
+  '@a2a-js/sdk': ['server'],
+  express: ['server'],
+  ajv: ['tools/schema.ts'],
+  'ajv-formats': ['tools/schema.ts'],
+  'better-sqlite3': ['store/sqlite.ts'],
+  commander: ['cli'],
+  'ipaddr.js': ['base/address.ts'],
+  jose: ['server/auth'],
+  pino: ['base/log.ts'],
+  undici: ['base/guarded-fetch.ts'],
+  yaml: ['config.ts'],
+}
+
+const src = resolve(import.meta.dirname, '../src')
+
+interface Import {
+  readonly from: string
+  readonly to: string
+  readonly isType: boolean
+}
+
+function imports(): Import[] {
+  const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'))
+  return files.flatMap((file) => {
+    const text = readFileSync(join(src, file), 'utf8')
+    const statements = text.matchAll(/^(?:import|export)\s+(type\s+)?[^'"]*?from '([^']+)'|import\('([^']+)'\)/gm)
+    return [...statements].map(([, type, named, dynamic]) => ({
+      from: file,
+      to: named ?? dynamic ?? '',
+      isType: type !== undefined,
+    }))
+  })
+}
+
+function roomOf(file: string): string {
+  return file.split('/')[0] ?? file
+}
+
+function floorOf(file: string): number {
+  return floors.findIndex((rooms) => rooms.includes(roomOf(file)))
+}
+
+test('every file stands in a room of the house', () => {
+  const lost = [...new Set(imports().map(({ from }) => from))].filter((file) => floorOf(file) === -1)
+  expect(lost).toEqual([])
+})
+
+test('imports go down, and siblings do not import each other', () => {
+  const wrong = imports()
+    .filter(({ to }) => to.startsWith('.'))
+    .map(({ from, to, isType }) => ({ from, to: relative(src, resolve(src, dirname(from), to)), isType }))
+    .filter(({ from, to, isType }) => {
+      if (roomOf(from) === roomOf(to)) return false
+      if (isType && typesMayLookUp.has(to)) return false
+      // The top floor is one landing: its files wire each other.
+      if (floorOf(from) === floors.length - 1) return false
+      return floorOf(to) >= floorOf(from)
+    })
+  expect(wrong).toEqual([])
+})
+
+test('each foreign package lives in its one room', () => {
+  const foreign = imports().filter(({ to }) => !to.startsWith('.') && !to.startsWith('node:'))
+  const strays = foreign.filter(({ from, to }) => {
+    const name = to
+      .split('/')
+      .slice(0, to.startsWith('@') ? 2 : 1)
+      .join('/')
+    return !(homes[name] ?? []).some((home) => from === home || from.startsWith(`${home}/`))
+  })
+  expect(strays).toEqual([])
+})
+
+test('only config.ts and the command line read the environment', () => {
+  const readers = readdirSync(src, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts'))
+    .filter((file) => readFileSync(join(src, file), 'utf8').includes('process.env'))
+  expect(readers).toEqual(['config.ts'])
+})
+
+test('every package that the node depends on is reached from its entry points', () => {
+  const { dependencies } = JSON.parse(readFileSync(resolve(src, '../package.json'), 'utf8')) as {
+    dependencies: Record<string, string>
+  }
+  const used = new Set(imports().map(({ to }) => to))
+  const unused = Object.keys(dependencies).filter(
+    (name) => ![...used].some((to) => to === name || to.startsWith(`${name}/`)),
+  )
+  expect(unused).toEqual([])
+})
