@@ -19,7 +19,6 @@ import { isLoopback } from './server/auth/origin.ts'
 import { compile } from './tools/schema.ts'
 import { clip, closest, toPointer } from './tools/value.ts'
 
-
 export interface LoadedConfig {
   /** With the defaults of a file: port 4120, a SQLite file below its folder, `baseDir` its folder. */
   readonly options: NodeOptions

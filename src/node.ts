@@ -24,7 +24,7 @@ import { openStore } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import { PushService } from './tasks/push.ts'
 import { TaskRuntime } from './tasks/runtime.ts'
-import { closeWorkers } from './tools/blocking.ts'
+import { closeIdleWorkers } from './tools/blocking.ts'
 import { loadTools } from './tools/load.ts'
 import { LocalToolRegistry } from './tools/local.ts'
 import { ToolManager } from './tools/manager.ts'
@@ -134,6 +134,7 @@ class RunningNode implements Node {
       log,
       execute: createExecutor({ registry, tools: this.tools, onMessage, log }),
       cancelGraceMs: server.cancelGraceMs ?? defaults.cancelGraceMs,
+      deduplicate: server.deduplicateMessages ?? true,
       maxRuns: server.maxRunningTasks ?? defaults.maxRunningTasks,
       retentionMs: parseDuration(options.store?.retention ?? defaults.retention),
     })
@@ -243,7 +244,7 @@ class RunningNode implements Node {
     await this.#app.close()
     await this.#push.close()
     await this.#fetch.close()
-    await closeWorkers()
+    await closeIdleWorkers()
     this.#authenticator.close()
     await this.#store.close()
   }

@@ -62,6 +62,11 @@ export interface ServerOptions {
   readonly drainMs?: number
   /** How long a cancelled tool may take to stop before it is abandoned, in milliseconds. Default: 5,000. */
   readonly cancelGraceMs?: number
+  /**
+   * A message whose id the same caller sent before finds its task again instead of starting another, so that a repeat
+   * after a lost answer does no work twice. Default: true.
+   */
+  readonly deduplicateMessages?: boolean
   /** Tasks that may be under way at once. More are refused with 503. Default: 10,000. */
   readonly maxRunningTasks?: number
   readonly push?: {

@@ -50,7 +50,7 @@ export function toAgentCard(input: CardInput, flavor: CardFlavor): JsonObject {
     pushNotifications: input.pushNotifications,
     extensions: [
       ...(isObject(template['capabilities']) && Array.isArray(template['capabilities']['extensions'])
-        ? (template['capabilities']['extensions'])
+        ? template['capabilities']['extensions']
         : []),
       toExtension(input),
     ],
@@ -76,7 +76,7 @@ export function toAgentCard(input: CardInput, flavor: CardFlavor): JsonObject {
     ...rest,
     capabilities,
     skills: [
-      ...(Array.isArray(template['skills']) ? (template['skills']) : []),
+      ...(Array.isArray(template['skills']) ? template['skills'] : []),
       ...input.tools.map((tool) => toSkill(tool, input)),
     ],
   }

@@ -94,7 +94,7 @@ function toPart(value: ToolValue): { part: Part; wrapped: boolean } {
 /** The value in a part, or undefined when it has none. `wrapped` says that `{result}` stands around it. */
 function fromPart(part: Part, wrapped: boolean): ToolValue | undefined {
   if (part.data !== undefined) {
-    return wrapped && isObject(part.data) ? (part.data['result']) : part.data
+    return wrapped && isObject(part.data) ? part.data['result'] : part.data
   }
   if (part.text !== undefined) return part.text
   if (part.raw !== undefined) return new Uint8Array(Buffer.from(part.raw, 'base64'))

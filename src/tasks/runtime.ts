@@ -22,6 +22,8 @@ export interface RuntimeOptions<Context> {
   readonly cancelGraceMs: number
   /** How many runs there may be at once. */
   readonly maxRuns: number
+  /** Whether a message whose id came before finds its task again, or starts another. */
+  readonly deduplicate: boolean
   /** How long finished tasks are kept, in milliseconds. */
   readonly retentionMs: number
   /** How long after its end a task keeps its single events, in milliseconds. Default: 10 minutes. */
@@ -123,10 +125,12 @@ export class TaskRuntime<Context> {
     if (this.#closing !== undefined) throw this.#closing
     const { owner, message } = request
     if (message.taskId !== undefined) return this.#continue(owner, message.taskId, message)
-    const key = messageKey(owner, message.messageId)
+    // A name of its own makes every message a new one.
+    const messageId = this.#options.deduplicate ? message.messageId : randomUUID()
+    const key = messageKey(owner, messageId)
     const running = this.#byMessage.get(key)
     if (running !== undefined) return this.#sent(running, false)
-    const known = await this.#store.loadByMessage(owner, message.messageId)
+    const known = await this.#store.loadByMessage(owner, messageId)
     if (known !== undefined) return this.#repeat(known)
     // While the store was asked another request may have brought the same message.
     const rival = this.#byMessage.get(key)
@@ -148,7 +152,7 @@ export class TaskRuntime<Context> {
         id,
         contextId,
         owner,
-        messageId: message.messageId,
+        messageId,
         message: mine,
         metadata: metadata === undefined ? null : JSON.stringify(metadata),
         request: JSON.stringify({ metadata: request.metadata, context: request.context }),
@@ -403,7 +407,7 @@ export class TaskRuntime<Context> {
     }
     const mine: Message = { ...message, contextId: row.contextId }
     const run = this.#runs.get(id)
-    if (run?.has(message.messageId)) return this.#sent(run, false)
+    if (this.#options.deduplicate && run?.has(message.messageId) === true) return this.#sent(run, false)
     if (isTerminal(row.state)) {
       throw new ConvokeError(
         'unsupported_operation',
@@ -417,7 +421,8 @@ export class TaskRuntime<Context> {
       return this.#sent(run, true, after)
     }
     const history = JSON.parse(row.history) as Message[]
-    if (history.some((known) => known.messageId === message.messageId)) return this.#repeat(row)
+    const isRepeat = history.some((known) => known.messageId === message.messageId)
+    if (isRepeat && this.#options.deduplicate) return this.#repeat(row)
     this.#admit()
     const taken = await this.#store.acquire(id, this.#worker, { now: Date.now(), leaseMs: this.#options.leaseMs })
     if (taken === undefined) throw new ConvokeError('unavailable', `Task "${id}" is busy on another replica.`)

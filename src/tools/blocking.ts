@@ -34,12 +34,12 @@ const maxThreads = Math.max(4, 2 * maxIdle)
 
 const threads = new Gate(maxThreads)
 const idle = new Map<Thread, NodeJS.Timeout>()
-const busy = new Set<Thread>()
 
-/** Ends all worker threads: idle ones, and running ones, whose calls fail. Later calls start new ones. */
-export async function closeWorkers(): Promise<void> {
-  const all = [...busy, ...idle.keys()]
-  await Promise.all(all.map((thread) => thread.end(new ConvokeError('unavailable', 'The node is stopping.'))))
+/** Ends the worker threads that no call uses. Those in use are other nodes' of this process, and end with their calls. */
+export async function closeIdleWorkers(): Promise<void> {
+  await Promise.all(
+    [...idle.keys()].map((thread) => thread.end(new ConvokeError('unavailable', 'The node is stopping.'))),
+  )
 }
 
 /** The `run` of a blocking tool. Throws `config` when the declaration is wrong. */
@@ -187,19 +187,13 @@ function crash(error: unknown, maxMemoryMb: number): ConvokeError {
 function takeThread(maxMemoryMb: number): Thread {
   // The one that was used last has the warmest caches.
   const found = [...idle.keys()].findLast((thread) => thread.maxMemoryMb === maxMemoryMb)
-  if (found === undefined) {
-    const thread = new Thread(maxMemoryMb)
-    busy.add(thread)
-    return thread
-  }
+  if (found === undefined) return new Thread(maxMemoryMb)
   forget(found)
-  busy.add(found)
   found.worker.ref()
   return found
 }
 
 function giveBack(thread: Thread): void {
-  busy.delete(thread)
   if (!thread.reusable || idle.size >= maxIdle) {
     void thread.worker.terminate()
     return
@@ -214,7 +208,6 @@ function giveBack(thread: Thread): void {
 }
 
 function forget(thread: Thread): void {
-  busy.delete(thread)
   clearTimeout(idle.get(thread))
   idle.delete(thread)
 }

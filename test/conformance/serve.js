@@ -1,5 +1,6 @@
 // Starts a node for the official A2A compatibility kit and prints its URL. PORT chooses the port, 9999 unless given.
-// Every push notification is delivered to loopback, where the kit listens.
+// Push notifications go to loopback, where the kit listens; the kit sends the same message ids again and again and
+// expects a new task each time.
 import { createNode } from 'convoke'
 import { onMessage } from './agent.js'
 
