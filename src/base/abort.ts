@@ -1,10 +1,13 @@
 /** Stop has one shape, the AbortSignal; its reason is a ConvokeError that says why. */
 import { ConvokeError } from './errors.ts'
 
-/** The reason of an aborted signal as a ConvokeError; a foreign reason becomes `canceled`. */
+/** The reason of an aborted signal as a ConvokeError: `timeout` for that of AbortSignal.timeout, `canceled` for any other. */
 export function abortReason(signal: AbortSignal): ConvokeError {
   const reason: unknown = signal.reason
   if (reason instanceof ConvokeError) return reason
+  if (reason instanceof DOMException && reason.name === 'TimeoutError') {
+    return new ConvokeError('timeout', 'The call did not end in time.', { cause: reason })
+  }
   return new ConvokeError('canceled', 'The call was cancelled.', { cause: reason })
 }
 

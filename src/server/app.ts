@@ -31,6 +31,12 @@ export interface AppOptions {
 
 const cardPaths = new Set(['/.well-known/agent-card.json', '/.well-known/agent.json'])
 
+/** What is answered to something that never became a request. */
+const clientErrors: Record<string, string> = {
+  ERR_HTTP_REQUEST_TIMEOUT: '408 Request Timeout',
+  HPE_HEADER_OVERFLOW: '431 Request Header Fields Too Large',
+}
+
 export class HttpApp {
   readonly #server: Server
   readonly #rpc: JsonRpcDoor
@@ -40,16 +46,18 @@ export class HttpApp {
     this.#options = options
     this.#rpc = new JsonRpcDoor(options)
     const app = this.#routes()
-    this.#server = createServer((req, res) => {
+    // Node looks for slow clients only so often; the default of 30 s would stretch every limit below by as much.
+    this.#server = createServer({ connectionsCheckingInterval: 1000 }, (req, res) => {
       req.url = withoutBase(req.url ?? '/', options.basePath)
       if (!this.#takeHot(req, res)) app(req, res)
     })
     this.#server.headersTimeout = options.headersTimeoutMs
     this.#server.requestTimeout = options.requestTimeoutMs
-    this.#server.on('clientError', (_error, socket) => {
-      // What is not HTTP, too large a header or too slow: a short answer if the socket still takes one.
-      if (socket.writable) socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n')
-      else socket.destroy()
+    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+      if (!socket.writable) return socket.destroy()
+      socket.end(
+        `HTTP/1.1 ${clientErrors[error.code ?? ''] ?? '400 Bad Request'}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`,
+      )
     })
   }
 

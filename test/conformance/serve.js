@@ -1,6 +1,5 @@
-// Starts a node for the official A2A compatibility kit and prints its URL. PORT chooses the port, 9999 unless given.
-// Push notifications go to loopback, where the kit listens; the kit sends the same message ids again and again and
-// expects a new task each time.
+// Starts a node for the official A2A compatibility kit and prints its URL. PORT chooses the port, 9999 unless given;
+// DEFAULT=working makes tasks of unknown message ids stay open, which the kit for 0.3 takes for granted.
 import { createNode } from 'convoke'
 import { onMessage } from './agent.js'
 
@@ -13,8 +12,11 @@ const node = await createNode({
   },
   server: {
     port: Number(process.env['PORT'] ?? 9999),
-    extendedCard: process.env['EXTENDED_CARD'] !== 'off',
+    extendedCard: true,
+    // The kit listens for webhooks on loopback.
     push: { allowPrivate: true },
+    // It sends the same message ids again and again, and expects a new task each time.
+    deduplicateMessages: false,
   },
   onMessage,
   baseDir: import.meta.dirname,
