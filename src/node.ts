@@ -136,6 +136,7 @@ class RunningNode implements Node {
       cancelGraceMs: server.cancelGraceMs ?? defaults.cancelGraceMs,
       deduplicate: server.deduplicateMessages ?? true,
       maxRuns: server.maxRunningTasks ?? defaults.maxRunningTasks,
+      resumed: (taskId) => void this.#push.adopt(taskId),
       retentionMs: parseDuration(options.store?.retention ?? defaults.retention),
     })
     const allowPrivate = server.push?.allowPrivate ?? isLoopback(host)
@@ -147,7 +148,7 @@ class RunningNode implements Node {
       allowPrivate,
       toLegacyBody: async (taskId, event) => toLegacyPushBody(event.text, await this.#runtime.peek(taskId)),
     })
-    this.#runtime.onPublished((taskId) => this.#push.published(taskId))
+    this.#runtime.onPublished((taskId, isLast) => this.#push.published(taskId, isLast))
 
     const hasExtendedCard = server.extendedCard ?? authenticator.required
     const input: Omit<CardInput, 'url' | 'tools' | 'public' | 'toolsUrl'> = {

@@ -67,7 +67,7 @@ export interface ServerOptions {
    * after a lost answer does no work twice. Default: true.
    */
   readonly deduplicateMessages?: boolean
-  /** Tasks that may be under way at once. More are refused with 503. Default: 10,000. */
+  /** Tasks that may be under way at once. More are refused with 429. Default: 10,000. */
   readonly maxRunningTasks?: number
   readonly push?: {
     /** Deliver webhooks to private and loopback addresses too. Default: only when the node itself listens on loopback. */

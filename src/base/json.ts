@@ -8,6 +8,25 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+/** A copy that shares nothing but strings. Many times cheaper than structuredClone for the small values that calls carry. */
+export function cloneJson<T>(value: T): T {
+  if (Array.isArray(value)) return value.map(cloneJson) as T
+  if (!isObject(value)) return value
+  const copy: Record<string, unknown> = {}
+  for (const key of Object.keys(value)) {
+    // Assigning to this one name would set the prototype instead.
+    if (key === '__proto__')
+      Object.defineProperty(copy, key, {
+        value: cloneJson(value[key]),
+        enumerable: true,
+        configurable: true,
+        writable: true,
+      })
+    else copy[key] = cloneJson(value[key])
+  }
+  return copy as T
+}
+
 /**
  * JSON with its object keys sorted, so that equal values give equal text. `undefined` members are
  * left out, as JSON.stringify does.

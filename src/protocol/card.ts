@@ -173,18 +173,31 @@ export function fromAgentCard(card: unknown): CardTools {
     const hasSchema = isObject(entry['input_schema'])
     if (!tags.includes(toolTag) && !hasSchema) continue
     tools.push(
-      fromEntry(skill['id'], entry, typeof skill['description'] === 'string' ? skill['description'] : '', tags),
+      fromEntry(
+        skill['id'],
+        entry,
+        typeof skill['description'] === 'string' ? skill['description'] : '',
+        tags,
+        entry !== skill,
+      ),
     )
   }
   const toolsUrl = params?.['tools_url']
   return typeof toolsUrl === 'string' ? { tools, toolsUrl } : { tools }
 }
 
-function fromEntry(id: string, entry: Record<string, unknown>, description: string, tags: string[]): ToolDescriptor {
+function fromEntry(
+  id: string,
+  entry: Record<string, unknown>,
+  description: string,
+  tags: string[],
+  isEntry: boolean,
+): ToolDescriptor {
   const { name, input_schema: input, output_schema: output, annotations, version } = entry
   const plain = id.startsWith(skillPrefix) ? id.slice(skillPrefix.length) : id
   return {
-    name: id.startsWith(skillPrefix) || typeof name !== 'string' ? plain : name,
+    // A skill's own name is for people; only an entry of the extension names a tool that has no such id.
+    name: plain === id && isEntry && typeof name === 'string' ? name : plain,
     description,
     tags: tags.filter((tag) => tag !== toolTag),
     ...(isObject(input) ? { inputSchema: input as JsonObject } : {}),

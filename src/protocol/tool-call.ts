@@ -3,9 +3,10 @@ import { randomUUID } from 'node:crypto'
 import { ConvokeError, errorCodes, type ErrorCode, type Issue } from '../base/errors.ts'
 import { canonicalJson, isObject, type Json, type JsonObject } from '../base/json.ts'
 import type { Artifact, Message, Part } from './a2a.ts'
-import { extensionUri, keys, resultArtifact, skillPrefix, streamArtifact } from './extension.ts'
+import { extensionUri, keys, resultArtifact, streamArtifact } from './extension.ts'
 
 export interface ToolCall {
+  /** As the caller wrote it; some write the skill's id, `tool-NAME`. */
   readonly name: string
   /** As the caller sent them; the tool's schema has not seen them yet. */
   readonly params: unknown
@@ -36,7 +37,7 @@ export function readToolCall(message: Message, requestMetadata?: JsonObject): To
   for (const part of message.parts) {
     if (isObject(part.data) && typeof part.data['skill'] === 'string') {
       const params = part.data['input'] ?? part.data['parameters']
-      if (params !== undefined) return { name: withoutPrefix(part.data['skill']), params }
+      if (params !== undefined) return { name: part.data['skill'], params }
     }
   }
   return undefined
@@ -44,16 +45,21 @@ export function readToolCall(message: Message, requestMetadata?: JsonObject): To
 
 /** The message that calls a tool. `text` is for people and for agents that do not know the extension. */
 export function toCallMessage(call: ToolCall, messageId: string = randomUUID()): Message {
-  const body: JsonObject = { name: call.name, params: call.params as Json }
-  if (call.callId !== undefined) body['call_id'] = call.callId
-  if (call.timeoutMs !== undefined) body['timeout_ms'] = call.timeoutMs
   return {
     messageId,
     role: 'ROLE_USER',
     parts: [{ text: `Call the tool ${call.name}.` }],
-    metadata: { [keys.call]: body },
+    metadata: { [keys.call]: toCallBody(call) },
     extensions: [extensionUri],
   }
+}
+
+/** The value of `_tool_call`. */
+export function toCallBody(call: ToolCall): JsonObject {
+  const body: JsonObject = { name: call.name, params: call.params as Json }
+  if (call.callId !== undefined) body['call_id'] = call.callId
+  if (call.timeoutMs !== undefined) body['timeout_ms'] = call.timeoutMs
+  return body
 }
 
 function parseCall(value: unknown): ToolCall {
@@ -65,7 +71,7 @@ function parseCall(value: unknown): ToolCall {
     throw invalidCall('_tool_call.timeout_ms must be a number of milliseconds above 0.')
   }
   return {
-    name: withoutPrefix(name),
+    name,
     params: params === undefined ? {} : params,
     ...(callId === undefined ? {} : { callId }),
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
@@ -74,10 +80,6 @@ function parseCall(value: unknown): ToolCall {
 
 function invalidCall(message: string): ConvokeError {
   return new ConvokeError('invalid_params', message, { issues: [{ path: '/metadata/_tool_call', message }] })
-}
-
-function withoutPrefix(name: string): string {
-  return name.startsWith(skillPrefix) ? name.slice(skillPrefix.length) : name
 }
 
 /** One part for one value: a string as text, bytes as raw, an object as data, anything else wrapped. */

@@ -1,6 +1,6 @@
 /** ConvokeErrors as JSON-RPC and HTTP+JSON errors: A2A specification 5.4, 9.5 and 11.6. */
 import { ConvokeError, type ErrorCode } from '../base/errors.ts'
-import type { Json, JsonObject } from '../base/json.ts'
+import type { JsonObject } from '../base/json.ts'
 
 interface WireError {
   readonly rpc: number
@@ -93,7 +93,7 @@ function details(known: ConvokeError, wire: WireError): JsonObject[] {
 
 export interface RpcErrorBody {
   readonly httpStatus: number
-  readonly error: { code: number; message: string; data?: Json[] }
+  readonly error: { code: number; message: string; data?: JsonObject[] }
 }
 
 export function toRpcError(error: unknown): RpcErrorBody {
@@ -110,10 +110,9 @@ export interface RestErrorBody {
   readonly body: { error: { code: number; status: string; message: string; details: JsonObject[] } }
 }
 
-/** `httpStatus` overrides the mapping where HTTP knows better, 415 for one. */
-export function toRestError(error: unknown, httpStatus?: number): RestErrorBody {
+export function toRestError(error: unknown): RestErrorBody {
   const { known, wire } = visible(error)
-  const code = httpStatus ?? wire.http
+  const code = wire.http
   return {
     httpStatus: code,
     body: { error: { code, status: wire.status, message: known.message, details: details(known, wire) } },

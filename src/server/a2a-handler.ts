@@ -46,7 +46,7 @@ export function createA2AHandler(options: A2AHandlerOptions): A2ARequestHandler 
   function toSdkError(context: ServerCallContext, error: unknown): Error {
     const { httpStatus, error: body } = toRpcError(error)
     if (httpStatus !== 200) options.onError(context, httpStatus)
-    return fromJsonRpcErrorResponse({ jsonrpc: '2.0', id: null, error: { code: body.code, message: body.message } })
+    return fromJsonRpcErrorResponse({ jsonrpc: '2.0', id: null, error: body })
   }
 
   async function* stream(

@@ -31,6 +31,9 @@ export interface AppOptions {
 
 const cardPaths = new Set(['/.well-known/agent-card.json', '/.well-known/agent.json'])
 
+/** How long a closing server waits for readers to take what was written for them. */
+const flushMs = 2000
+
 /** What is answered to something that never became a request. */
 const clientErrors: Record<string, string> = {
   ERR_HTTP_REQUEST_TIMEOUT: '408 Request Timeout',
@@ -41,6 +44,8 @@ export class HttpApp {
   readonly #server: Server
   readonly #rpc: JsonRpcDoor
   readonly #options: AppOptions
+  /** Resolves when the last connection is gone. */
+  #closed: Promise<void> = Promise.resolve()
 
   constructor(options: AppOptions) {
     this.#options = options
@@ -77,19 +82,19 @@ export class HttpApp {
 
   /** Takes no new connections, and closes those that are idle. Streams and calls under way go on. */
   stopListening(): void {
-    if (this.#server.listening) this.#server.close()
+    if (this.#server.listening) this.#closed = new Promise((resolve) => this.#server.close(() => resolve()))
     this.#server.closeIdleConnections()
   }
 
-  /** Closes every connection that is left. */
+  /** Waits a moment for answers under way to leave, then closes every connection. */
   async close(): Promise<void> {
-    if (!this.#server.listening && this.#server.address() === null) {
-      this.#server.closeAllConnections()
-      return
-    }
-    const closed = new Promise((resolve) => this.#server.close(resolve))
-    this.#server.closeAllConnections()
-    await closed
+    this.stopListening()
+    // A connection is idle as soon as its answer has left; node would keep it open for the next request.
+    const idle = setInterval(() => this.#server.closeIdleConnections(), 10)
+    const late = setTimeout(() => this.#server.closeAllConnections(), flushMs)
+    await this.#closed
+    clearInterval(idle)
+    clearTimeout(late)
   }
 
   /** The requests that come most often. Express would cost several times the work itself. */

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { gzipSync } from 'node:zlib'
+import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
 import { toAgentCard, toToolEntry, type CardFlavor, type CardInput, type ToolDescriptor } from '../protocol/card.ts'
 import { skillPrefix } from '../protocol/extension.ts'
@@ -43,21 +44,22 @@ export class CardRoute {
 
   /** The public card as it stands now. */
   card(url: string, flavor: CardFlavor): JsonObject {
-    const { registry, input } = this.#options
-    const tools = registry.list({ published: true }).map(toDescriptor)
-    const whole = toAgentCard({ ...input, url, tools, public: true }, flavor)
-    if (tools.length < 50 || Buffer.byteLength(JSON.stringify(whole)) <= maxCardBytes) return whole
-    return toAgentCard({ ...input, url, tools, public: true, toolsUrl: `${url}/tools` }, flavor)
+    const tools = this.#options.registry.list({ published: true })
+    return this.#make(url, tools, flavor, true)
   }
 
   /** The card for one caller: the tools that it may call. Nothing of ours stands on its skills, since typed readers refuse it. */
   extendedCard(url: string, caller: Caller): string {
-    const { registry, input } = this.#options
-    const tools = registry
-      .list({ published: true })
-      .filter((tool) => allows(caller, `tool:${tool.name}`))
-      .map(toDescriptor)
-    return JSON.stringify(toAgentCard({ ...input, url, tools, public: false }, '1.0'))
+    const tools = this.#options.registry.list({ published: true }).filter((tool) => allows(caller, `tool:${tool.name}`))
+    return JSON.stringify(this.#make(url, tools, '1.0', false))
+  }
+
+  /** With its schemas if that is not too large, else with the place where they are listed. */
+  #make(url: string, tools: readonly Tool[], flavor: CardFlavor, isPublic: boolean): JsonObject {
+    const input = { ...this.#options.input, url, tools: tools.map(toDescriptor), public: isPublic }
+    const whole = toAgentCard(input, flavor)
+    if (Buffer.byteLength(JSON.stringify(whole)) <= maxCardBytes) return whole
+    return toAgentCard({ ...input, toolsUrl: `${url}/tools` }, flavor)
   }
 
   /** Answers GET and HEAD. Throws `version_not_supported`. */
@@ -86,13 +88,17 @@ export class CardRoute {
     res.end(req.method === 'HEAD' ? undefined : body)
   }
 
-  /** One page of the tools with their schemas, for cards that are too large to hold them. */
+  /** One page of the tools with their schemas, for cards that are too large to hold them. Throws `invalid_params`. */
   handleTools(req: IncomingMessage, res: ServerResponse): void {
     const token = new URL(req.url ?? '/', 'http://node').searchParams.get('page_token') ?? ''
     const tools = this.#options.registry.list({ published: true })
     const from = token === '' ? 0 : tools.findIndex((tool) => tool.name === token)
-    const page = from === -1 ? [] : tools.slice(from, from + pageSize)
-    const next = from === -1 ? undefined : tools[from + pageSize]
+    if (from === -1) {
+      const text = 'page_token names a tool that is gone; begin again without it.'
+      throw new ConvokeError('invalid_params', text, { issues: [{ path: '/page_token', message: text }] })
+    }
+    const page = tools.slice(from, from + pageSize)
+    const next = tools[from + pageSize]
     const entries = page.map((tool) => {
       const descriptor = toDescriptor(tool)
       return {

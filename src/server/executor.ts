@@ -1,6 +1,7 @@
 /** Finds the work for a message: the tool that it names, else the node's message handler, else a polite answer. */
 import { ConvokeError } from '../base/errors.ts'
 import type { Logger } from '../base/log.ts'
+import { skillPrefix } from '../protocol/extension.ts'
 import { readToolCall, type ToolCall } from '../protocol/tool-call.ts'
 import type { Executor, Start, Work } from '../tasks/work.ts'
 import type { LocalToolRegistry } from '../tools/local.ts'
@@ -35,7 +36,7 @@ export function createExecutor(options: ExecutorOptions): Executor<StoredContext
 
 function toCallWork(call: ToolCall, caller: Caller, options: ExecutorOptions): Work {
   const { registry } = options
-  const tool = find(registry, call.name)
+  const tool = find(registry, call.name) ?? find(registry, withoutPrefix(call.name))
   // What is not published, disabled, or not for this caller, is not there.
   if (tool === undefined || tool.traits.published === false || !allows(caller, `tool:${tool.name}`)) {
     const candidate = closest(call.name.slice(0, 100), published(registry, caller))
@@ -44,6 +45,10 @@ function toCallWork(call: ToolCall, caller: Caller, options: ExecutorOptions): W
     return toRefusal(new ConvokeError('not_found', text), call.name)
   }
   return toToolWork(tool, call, caller, { log: options.log, resolve: (name) => registry.resolve(name) })
+}
+
+function withoutPrefix(name: string): string {
+  return name.startsWith(skillPrefix) ? name.slice(skillPrefix.length) : name
 }
 
 /** The tool with its schemas compiled; a schema that turns out to be wrong disables the tool. */

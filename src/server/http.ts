@@ -1,6 +1,7 @@
 /** The few things that every door does with a request: read its body, know its caller, hear when it is gone. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ConvokeError } from '../base/errors.ts'
+import { extensionUri } from '../protocol/extension.ts'
 import type { Caller } from '../tools/tool.ts'
 import type { Authenticator } from './auth/authenticator.ts'
 import type { OriginGuard } from './auth/origin.ts'
@@ -59,6 +60,13 @@ export function goneSignal(res: ServerResponse): AbortSignal {
     if (!res.writableFinished) controller.abort(new ConvokeError('canceled', 'The caller hung up.'))
   })
   return controller.signal
+}
+
+/** Says in the answer that the extension is in use, if the caller asked for it. */
+export function echoExtension(req: IncomingMessage, res: ServerResponse, header = 'a2a-extensions'): void {
+  const asked = req.headers[header]
+  if (typeof asked !== 'string' || !asked.includes(extensionUri)) return
+  if (asked.split(',').some((uri) => uri.trim() === extensionUri)) res.setHeader(header, extensionUri)
 }
 
 /** The seq in a `Last-Event-ID` header, if there is one. */

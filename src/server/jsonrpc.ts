@@ -6,11 +6,19 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ConvokeError } from '../base/errors.ts'
 import { isObject, parseJson } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
-import { extensionUri } from '../protocol/extension.ts'
 import { retryAfterSeconds, toRpcError } from '../protocol/wire-errors.ts'
 import type { Caller } from '../tools/tool.ts'
 import { wwwAuthenticate } from './auth/authenticator.ts'
-import { admit, goneSignal, lastEventId, readBody, requestedVersion, sendText, type Gatekeeper } from './http.ts'
+import {
+  admit,
+  echoExtension,
+  goneSignal,
+  lastEventId,
+  readBody,
+  requestedVersion,
+  sendText,
+  type Gatekeeper,
+} from './http.ts'
 import type { LegacyDoor } from './legacy.ts'
 import type { CallContext, EventStream, Operations } from './operations.ts'
 import { writeEvents } from './sse.ts'
@@ -89,7 +97,7 @@ export class JsonRpcDoor {
     if (call === undefined) throw new ConvokeError('method_not_found', `There is no method "${method.slice(0, 60)}".`)
     if (params !== undefined && !isObject(params)) throw new ConvokeError('invalid_params', 'params must be an object.')
     const result = await call(this.#options.operations, params, context)
-    if (req.headers['a2a-extensions']?.includes(extensionUri) === true) res.setHeader('a2a-extensions', extensionUri)
+    echoExtension(req, res)
     const prefix = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":`
     if (typeof result === 'string') return sendText(res, 200, json, `${prefix}${result}}`)
     await writeEvents(res, result, {

@@ -11,8 +11,7 @@ import type { NextFunction, Request, RequestHandler, Response } from 'express'
 import { isObject, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
 import { createA2AHandler } from './a2a-handler.ts'
-import { sendText } from './http.ts'
-import type { EventRecord } from '../store/store.ts'
+import { echoExtension, sendText } from './http.ts'
 import type { CallContext, EventStream, Operations } from './operations.ts'
 import { drained, writeEvents } from './sse.ts'
 
@@ -72,9 +71,8 @@ export class LegacyDoor {
     const ours: Ours = { context, res, seq: 0 }
     const request = normalise(body)
     const answer = await this.#rpc.handle(request, contextOf(ours))
-    const extensions = req.headers['x-a2a-extensions'] ?? req.headers['a2a-extensions']
-    if (typeof extensions === 'string' && extensions.includes('urn:convoke:'))
-      res.setHeader('x-a2a-extensions', extensions)
+    echoExtension(req, res, 'x-a2a-extensions')
+    echoExtension(req, res)
     if (!(Symbol.asyncIterator in answer)) {
       const error = 'error' in answer ? answer.error : undefined
       const status = error === undefined ? 200 : (ours.httpStatus ?? 200)
@@ -84,25 +82,30 @@ export class LegacyDoor {
     const onError = (error: unknown): string => {
       return JSON.stringify({ jsonrpc: '2.0', id, error: LegacyJsonRpcTransportHandler.mapToLegacyJSONRPCError(error) })
     }
-    const heartbeatMs = this.#options.heartbeatMs
-    // The first event decides between a stream and a plain error.
-    let first: IteratorResult<unknown, unknown>
-    try {
-      first = await answer.next()
-    } catch (error) {
-      if (request['method'] !== 'tasks/resubscribe') return sendText(res, 200, 'application/json', onError(error))
-      // Clients of 0.3 expect an event stream from this method, whatever is in it.
-      const refusal = [{ seq: 0, text: onError(error) }]
-      return writeEvents(res, one(refusal), { prefix: '', suffix: '', heartbeatMs, onError })
-    }
-    const envelopes = answer
     const isSend = request['method'] === 'message/stream'
-    async function* records(): EventStream {
+    const envelopes = answer
+    async function* records(first: IteratorResult<unknown, unknown>): EventStream {
       for (let step = first; step.done !== true; step = await envelopes.next()) {
         yield [{ seq: ours.seq, text: JSON.stringify(isSend ? withFinal(step.value) : step.value) }]
       }
     }
-    await writeEvents(res, records(), { prefix: '', suffix: '', heartbeatMs, onError })
+    const options = { prefix: '', suffix: '', heartbeatMs: this.#options.heartbeatMs, onError }
+    if (!isSend) {
+      // Clients of 0.3 expect an event stream from tasks/resubscribe at once, whatever comes in it.
+      return writeEvents(
+        res,
+        later(() => envelopes.next().then(records)),
+        options,
+      )
+    }
+    // The first event decides between a stream and a plain error.
+    let first: IteratorResult<unknown, unknown>
+    try {
+      first = await envelopes.next()
+    } catch (error) {
+      return sendText(res, 200, 'application/json', onError(error))
+    }
+    await writeEvents(res, records(first), options)
   }
 
   /** Stands in front of {@link rest}: hands it the call, and gives its streams ids and heartbeats. */
@@ -178,8 +181,8 @@ function withFinal(envelope: unknown): unknown {
   return { ...envelope, result: { ...result, final: true } }
 }
 
-async function* one(batch: EventRecord[]): EventStream {
-  yield batch
+async function* later(open: () => Promise<EventStream>): EventStream {
+  yield* await open()
 }
 
 function isStream(res: Response): boolean {

@@ -3,6 +3,7 @@
  * takes); results go out as JSON text, because most of it stands in the store as text already. Errors are ConvokeErrors.
  */
 import { ConvokeError } from '../base/errors.ts'
+import type { Json } from '../base/json.ts'
 import { isInterrupted, isTerminal, type SendMessageRequest } from '../protocol/a2a.ts'
 import { keys } from '../protocol/extension.ts'
 import {
@@ -12,7 +13,7 @@ import {
   parseSendMessageRequest,
   parseTaskRequest,
 } from '../protocol/requests.ts'
-import { readToolCall } from '../protocol/tool-call.ts'
+import { readToolCall, toCallBody } from '../protocol/tool-call.ts'
 import type { PushService } from '../tasks/push.ts'
 import type { Sent, TaskRuntime } from '../tasks/runtime.ts'
 import { stateOf } from '../tasks/snapshot.ts'
@@ -180,8 +181,8 @@ export class Operations {
   async #send(request: SendMessageRequest, context: CallContext): Promise<Sent> {
     const { caller } = context
     const { message, metadata, configuration, tenant } = request
-    const call = message.metadata?.[keys.call] ?? metadata?.[keys.call]
-    if (!allows(caller, 'message') && message.taskId === undefined && !namesTool(request)) {
+    const call = callOf(request)
+    if (call === undefined && message.taskId === undefined && !allows(caller, 'message')) {
       throw new ConvokeError('forbidden', 'These credentials do not allow sending messages (scope "message").')
     }
     const sent = await this.#runtime.send(
@@ -191,7 +192,7 @@ export class Operations {
         context: { caller },
         ...(metadata === undefined ? {} : { metadata }),
       },
-      call === undefined ? undefined : { [keys.call]: call },
+      call === undefined || call === null ? undefined : { [keys.call]: call },
     )
     const config = configuration?.taskPushNotificationConfig
     if (config !== undefined && (await sent.decided(context.signal)) === undefined) {
@@ -212,7 +213,8 @@ export class Operations {
   async *#snapshotFirst(owner: string, id: string, signal: AbortSignal, options?: { untilRest: boolean }): EventStream {
     const { seq, text, state } = await this.#runtime.snapshot(owner, id)
     yield [{ seq, text: `{"task":${text}}` }]
-    if (!isTerminal(state)) yield* this.#runtime.follow(owner, id, seq, signal, options)
+    const isOver = isTerminal(state) || (options?.untilRest === true && isInterrupted(state))
+    if (!isOver) yield* this.#runtime.follow(owner, id, seq, signal, options)
   }
 }
 
@@ -221,12 +223,16 @@ export function ownerOf(caller: Caller, tenant: string | undefined): string {
   return tenant === undefined ? `/${caller.id}` : `${encodeURIComponent(tenant)}/${caller.id}`
 }
 
-/** A call that is wrong in itself names a tool too: it becomes a rejected task, which says what is wrong. */
-function namesTool({ message, metadata }: SendMessageRequest): boolean {
+/** The call as the task carries it back: as it was sent, or put in our own words where it came in others'. */
+function callOf({ message, metadata }: SendMessageRequest): Json | undefined {
+  const own = message.metadata?.[keys.call] ?? metadata?.[keys.call]
+  if (own !== undefined) return own
   try {
-    return readToolCall(message, metadata) !== undefined
+    const call = readToolCall(message, metadata)
+    return call === undefined ? undefined : toCallBody(call)
   } catch {
-    return true
+    // A call that is wrong in itself becomes a rejected task, which says what is wrong.
+    return null
   }
 }
 

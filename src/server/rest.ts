@@ -3,10 +3,18 @@ import express, { type NextFunction, type Request, type Response, type Router } 
 import { ConvokeError } from '../base/errors.ts'
 import { isObject, parseJson } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
-import { extensionUri } from '../protocol/extension.ts'
 import { retryAfterSeconds, toRestError } from '../protocol/wire-errors.ts'
 import { wwwAuthenticate } from './auth/authenticator.ts'
-import { admit, goneSignal, lastEventId, readBody, requestedVersion, sendText, type Gatekeeper } from './http.ts'
+import {
+  admit,
+  echoExtension,
+  goneSignal,
+  lastEventId,
+  readBody,
+  requestedVersion,
+  sendText,
+  type Gatekeeper,
+} from './http.ts'
 import type { LegacyDoor } from './legacy.ts'
 import type { CallContext, EventStream, Operations } from './operations.ts'
 import { writeEvents } from './sse.ts'
@@ -92,7 +100,7 @@ async function respond(req: Request, res: Response, call: Call, options: RestOpt
     const params = { ...req.query, ...(await bodyOf(req, options.maxBodyBytes)), ...req.params }
     const context: CallContext = { caller, signal: goneSignal(res), lastEventId: lastEventId(req), version: '1.0' }
     const result = await call(params, context)
-    if (req.headers['a2a-extensions']?.includes(extensionUri) === true) res.setHeader('a2a-extensions', extensionUri)
+    echoExtension(req, res)
     if (typeof result === 'string') return sendText(res, 200, contentType, result)
     await writeEvents(res, result, {
       prefix: '',
@@ -134,9 +142,15 @@ async function bodyOf(req: Request, maxBytes: number): Promise<Record<string, un
   return body
 }
 
-/** A push configuration may come as the whole request of the 0.3 proto, where the SDK reads the configuration alone. */
-function unwrap(body: Record<string, unknown>): Record<string, unknown> {
-  return isObject(body['config']) && 'parent' in body ? body['config'] : body
+/**
+ * What the SDK reads otherwise than its callers mean it: a push configuration may come as the whole request of the 0.3
+ * proto, and a configuration without `blocking` waits, as none does.
+ */
+function normalise(body: Record<string, unknown>): Record<string, unknown> {
+  if (isObject(body['config']) && 'parent' in body) return body['config']
+  const { configuration } = body
+  if (!isObject(configuration) || configuration['blocking'] !== undefined) return body
+  return { ...body, configuration: { ...configuration, blocking: true } }
 }
 
 /** The SDK's router for 0.3 gets a caller that is known and a body that is parsed, within our limits. */
@@ -146,7 +160,7 @@ function legacy(options: RestOptions): (req: Request, res: Response, next: NextF
       const version = requestedVersion(req)
       if (version === '1.0') return next()
       const caller = await admit(req, options.gatekeeper)
-      req.body = unwrap(await bodyOf(req, options.maxBodyBytes))
+      req.body = normalise(await bodyOf(req, options.maxBodyBytes))
       const context: CallContext = { caller, signal: goneSignal(res), lastEventId: lastEventId(req), version: '0.3' }
       const { baseUrl, url } = req
       options.legacy.prepareRest(req, res, context, () => {

@@ -1,6 +1,6 @@
 /** A tool call as work for the task runtime: what the tool says becomes the events of its task. */
 import { ConvokeError } from '../base/errors.ts'
-import type { Json, JsonObject } from '../base/json.ts'
+import { cloneJson, type Json, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
 import { streamArtifact } from '../protocol/extension.ts'
 import {
@@ -42,7 +42,8 @@ export function toRefusal(error: ConvokeError, toolName: string): Work {
 export function toToolWork(tool: Tool, call: ToolCall, caller: Caller, services: ToolServices): Work {
   let params: JsonObject | Promise<JsonObject>
   try {
-    params = checkParams(tool, call.params)
+    // The tool may do with its params what it likes; the message that brought them is kept as it was sent.
+    params = checkParams(tool, cloneJson(call.params))
   } catch (error) {
     return toRefusal(ConvokeError.from(error), tool.name)
   }
@@ -69,7 +70,10 @@ async function* run(
     return { state: 'TASK_STATE_REJECTED', message: toErrorMessage(ConvokeError.from(error), tool.name) }
   }
   const startedAt = performance.now()
-  const steps = runTool(tool, params, context)
+  let began = false
+  const steps = runTool(tool, params, context, () => {
+    began = true
+  })
   let chunks = 0
   try {
     for (;;) {
@@ -83,6 +87,12 @@ async function* run(
       // A second attempt begins the artifact anew, so that whoever puts the chunks together starts over.
       yield { type: 'artifact', artifact: toChunkArtifact(step.value, work.attempt), append: chunks++ > 0 }
     }
+  } catch (error) {
+    // A full line in front of the tool turned the call away.
+    if (!began && error instanceof ConvokeError && error.code === 'rate_limited') {
+      return { state: 'TASK_STATE_REJECTED', message: toErrorMessage(error, tool.name) }
+    }
+    throw error
   } finally {
     await steps.return(null)
   }
@@ -109,7 +119,5 @@ function toContext(tool: Tool, call: ToolCall, caller: Caller, services: ToolSer
 }
 
 function failed(error: ConvokeError, toolName: string): Outcome {
-  // A full line in front of the tool turns the call away before it begins.
-  const state = error.code === 'rate_limited' || error.code === 'rejected' ? 'TASK_STATE_REJECTED' : 'TASK_STATE_FAILED'
-  return { state, message: toErrorMessage(error, toolName) }
+  return { state: 'TASK_STATE_FAILED', message: toErrorMessage(error, toolName) }
 }

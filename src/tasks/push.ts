@@ -95,14 +95,23 @@ export class PushService {
     await this.#options.store.deletePush(taskId, id)
   }
 
-  /** Tells of new events of a task. Cheap for tasks without webhooks. */
-  published(taskId: string): void {
-    if (this.#tasks.has(taskId)) this.#scan()
+  /** Tells of new events of a task, and whether they are its last. Cheap for tasks without webhooks. */
+  published(taskId: string, isLast: boolean): void {
+    if (!this.#tasks.has(taskId)) return
+    if (isLast) this.#tasks.delete(taskId)
+    this.#scan()
   }
 
   /** A task with webhooks that this process has not met before is running again. */
   async adopt(taskId: string): Promise<void> {
-    if ((await this.#options.store.listPush(taskId)).length > 0) this.#tasks.add(taskId)
+    const { store, log } = this.#options
+    try {
+      if ((await store.listPush(taskId)).length === 0) return
+      this.#tasks.add(taskId)
+      this.#scan()
+    } catch (error) {
+      log.warn({ error, taskId }, 'The webhooks of a task could not be looked up.')
+    }
   }
 
   /** Ends deliveries under way; what was not acknowledged is delivered by whoever opens the store next. */

@@ -8,6 +8,7 @@ import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
 import { isInterrupted, type InterruptedState, type Message, type TaskState } from '../protocol/a2a.ts'
+import { keys } from '../protocol/extension.ts'
 import type { Change, EventRecord, StatusChange, Store, TaskRow } from '../store/store.ts'
 import { artifactEventText, idMembers, markLastChunk, statusEventText, statusText, taskEventText } from './snapshot.ts'
 import type { Outcome, Work, WorkContext, WorkEvent } from './work.ts'
@@ -156,8 +157,12 @@ export class Run {
     run.#committed = row
     run.#statusMessage = (JSON.parse(row.status) as { message?: Message }).message
     run.#answers = answers
+    run.#rememberStatus()
     if (message !== undefined) run.#remember(message)
-    if (work.refusal === undefined) run.#setStatus('TASK_STATE_WORKING')
+    // Repeatable work begins anew: what it said before no longer counts.
+    if (work.refusal === undefined) {
+      run.#setStatus('TASK_STATE_WORKING', undefined, work.repeatable ? { [keys.attempt]: row.epoch } : undefined)
+    }
     return run
   }
 
@@ -228,6 +233,7 @@ export class Run {
   /** Starts the work. Its end shows in the task's events. */
   start(): void {
     if (this.work.refusal !== undefined) return this.#finish(this.work.refusal)
+    if (this.#stop !== undefined) return this.#finish(this.#stopOutcome(this.#stop.error))
     this.#startDeadline(this.work.timeoutMs)
     this.#flushSoon()
     void this.#pump()
@@ -261,6 +267,7 @@ export class Run {
   async answer(message: Message): Promise<void> {
     const asked = this.#asked.shift()
     if (asked === undefined) throw new ConvokeError('conflict', 'The task waits for no message.')
+    this.#rememberStatus()
     this.#remember(message)
     const next = this.#asked[0]
     if (next === undefined) {
@@ -429,7 +436,7 @@ export class Run {
 
   #setStatus(state: TaskState, message?: Message, metadata?: JsonObject): void {
     const now = Date.now()
-    if (this.#statusMessage !== undefined) this.#remember(this.#statusMessage)
+    this.#rememberStatus()
     this.#statusMessage = message
     this.#state = state
     this.#statusAt = now
@@ -439,7 +446,12 @@ export class Run {
     this.#append(statusEventText(this.#members, this.#status, metadata))
   }
 
-  /** Puts a message into the history: a caller's, or the agent's once another status has taken its place. */
+  /** The agent's words move into the history when something comes behind them. */
+  #rememberStatus(): void {
+    if (this.#statusMessage !== undefined) this.#remember(this.#statusMessage)
+    this.#statusMessage = undefined
+  }
+
   #remember(message: Message): void {
     this.#history.push(message)
     if (this.#history.length > historyLimit) this.#history.splice(1, 1)
@@ -491,31 +503,39 @@ export class Run {
   #flush(): Promise<void> {
     clearImmediate(this.#immediate)
     this.#immediate = undefined
-    this.#flushing ??= this.#commitAll().finally(() => {
-      this.#flushing = undefined
-    })
-    return this.#flushing
+    if (this.#flushing === undefined && this.#isDirty()) this.#flushing = this.#commitAll()
+    return this.#flushing ?? Promise.resolve()
+  }
+
+  #isDirty(): boolean {
+    return this.#lost === undefined && (this.#pending.length > 0 || this.#statusChanged || this.#historyChanged)
   }
 
   async #commitAll(): Promise<void> {
-    while (this.#lost === undefined && (this.#pending.length > 0 || this.#statusChanged || this.#historyChanged)) {
-      const { change, row } = this.#take()
-      try {
-        await this.#write(change)
-      } catch (error) {
-        return this.drop(ConvokeError.from(error))
+    try {
+      while (this.#isDirty()) {
+        const { change, row } = this.#take()
+        try {
+          await this.#write(change)
+        } catch (error) {
+          return this.drop(ConvokeError.from(error))
+        }
+        this.#committed = row
+        this.#keep(change.events)
+        this.#host.published(this)
+        this.#makeRoom()
+        if (this.#isSettled()) this.#notifySettled()
+        if (row.worker === null) return this.#host.ended(this)
       }
-      this.#committed = row
-      this.#keep(change.events)
-      this.#host.published(this)
-      this.#makeRoom()
-      if (this.#isSettled()) this.#notifySettled()
-      if (row.worker === null) return this.#host.ended(this)
+    } finally {
+      // Here, and not behind the promise: an event that comes before its callbacks run must find no commit under way.
+      this.#flushing = undefined
     }
   }
 
   /** What is not committed yet, as one change, and the row as it will be behind it. */
   #take(): { change: WholeChange; row: TaskRow } {
+    const historyChanged = this.#historyChanged || !this.#created
     if (this.#historyChanged) this.#historyText = JSON.stringify(this.#history)
     const events = this.#pending
     this.#pending = []
@@ -548,7 +568,8 @@ export class Run {
     const change: WholeChange = {
       events,
       status: { state: row.state, text: row.status, at: row.statusAt },
-      history: row.history,
+      // The history holds the caller's params, which may be large: it is written when it changes.
+      ...(historyChanged ? { history: row.history } : {}),
       release: row.worker === null,
       ...(row.reply === null ? {} : { reply: row.reply }),
     }
@@ -561,7 +582,7 @@ export class Run {
       const { id, owner, contextId, messageId } = this
       const task = { id, owner, contextId, messageId, metadata: this.#metadata, request: this.#request }
       const lease = { repeatable: this.work.repeatable, worker, leaseUntil: Date.now() + leaseMs }
-      const { created, row } = await store.create({ ...task, ...lease }, change)
+      const { created, row } = await store.create({ ...task, ...lease }, { ...change, history: this.#historyText })
       if (!created) {
         const text = `Message "${messageId}" was taken in by another replica at the same moment. Send it again to find its task.`
         throw new ConvokeError('unavailable', text, { retryAfterMs: 50 })
@@ -630,7 +651,7 @@ export class Run {
   }
 }
 
-type WholeChange = Change & { events: EventRecord[]; status: StatusChange; history: string }
+type WholeChange = Change & { events: EventRecord[]; status: StatusChange }
 
 let lastMs = 0
 let lastText = ''

@@ -6,12 +6,12 @@ import { randomUUID } from 'node:crypto'
 import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
-import { isInterrupted, isTerminal, type Message } from '../protocol/a2a.ts'
+import { isInterrupted, isTerminal, type Message, type TerminalState } from '../protocol/a2a.ts'
 import type { EventRecord, ListQuery, Store, TaskRow } from '../store/store.ts'
 import { Run, type RunHost } from './run.ts'
 import { ArtifactFold, stateOf, taskText, type SnapshotOptions } from './snapshot.ts'
 import { Wakeups } from './wakeups.ts'
-import type { Executor, TaskRequest } from './work.ts'
+import type { Executor, TaskRequest, Work } from './work.ts'
 
 export interface RuntimeOptions<Context> {
   /** The runtime uses the store; whoever opened it closes it. */
@@ -26,6 +26,8 @@ export interface RuntimeOptions<Context> {
   readonly deduplicate: boolean
   /** How long finished tasks are kept, in milliseconds. */
   readonly retentionMs: number
+  /** Called with a task's id when this process goes on with a task that it did not create. */
+  readonly resumed?: (taskId: string) => void
   /** How long after its end a task keeps its single events, in milliseconds. Default: 10 minutes. */
   readonly compactAfterMs?: number
   /** How long a worker holds a task without a sign of life, in milliseconds. Default: 15,000. */
@@ -68,17 +70,19 @@ export class TaskRuntime<Context> {
   readonly #byMessage = new Map<string, Run>()
   readonly #wakeups = new Wakeups()
   readonly #host: RunHost
-  readonly #listeners = new Set<(taskId: string) => void>()
+  readonly #listeners = new Set<(taskId: string, isLast: boolean) => void>()
   #unwatch: () => void
   #heartbeat: NodeJS.Timeout
   #sweeper: NodeJS.Timeout
   #closing: ConvokeError | undefined
   #closed: Promise<void> | undefined
+  /** Nothing happens here any more; who still follows a task is let go. */
+  #over = false
   #abandoned = 0
   #idle: (() => void)[] = []
 
   constructor(options: RuntimeOptions<Context>) {
-    this.#options = { compactAfterMs: 600_000, leaseMs: 15_000, ...options }
+    this.#options = { compactAfterMs: 600_000, leaseMs: 15_000, resumed: () => {}, ...options }
     this.#store = options.store
     this.#host = {
       store: options.store,
@@ -86,7 +90,7 @@ export class TaskRuntime<Context> {
       worker: this.#worker,
       leaseMs: this.#options.leaseMs,
       graceMs: options.cancelGraceMs,
-      published: (run) => this.#published(run.id),
+      published: (run) => this.#published(run.id, run.row !== undefined && isTerminal(run.row.state)),
       ended: (run) => this.#ended(run),
       abandoned: (run) => {
         this.#abandoned++
@@ -96,7 +100,7 @@ export class TaskRuntime<Context> {
         )
       },
     }
-    this.#unwatch = options.store.watch((taskId) => this.#published(taskId))
+    this.#unwatch = options.store.watch((taskId) => this.#published(taskId, false))
     this.#heartbeat = setInterval(() => void this.#beat(), this.#options.leaseMs / 3)
     this.#heartbeat.unref()
     this.#sweeper = setInterval(() => void this.sweep(), sweepEveryMs)
@@ -108,8 +112,8 @@ export class TaskRuntime<Context> {
     return { running: this.#runs.size, abandoned: this.#abandoned }
   }
 
-  /** Calls `listener` with a task's id whenever events of it were committed. Returns how to stop. */
-  onPublished(listener: (taskId: string) => void): () => void {
+  /** Calls `listener` with a task's id whenever events of it were committed, and whether they are its last. Returns how to stop. */
+  onPublished(listener: (taskId: string, isLast: boolean) => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }
@@ -229,7 +233,7 @@ export class TaskRuntime<Context> {
   ): AsyncGenerator<EventRecord[], void, void> {
     await this.#row(owner, id)
     let cursor = after
-    while (!signal.aborted) {
+    while (!signal.aborted && !this.#over) {
       const run = this.#runs.get(id)
       const near = run?.tailAfter(cursor)
       if (near?.length === 0) {
@@ -284,13 +288,7 @@ export class TaskRuntime<Context> {
   /** A task that does not run here: at rest it is ended at once, held by another worker that one is asked. */
   async #cancelElsewhere(row: TaskRow, reason: ConvokeError): Promise<void> {
     const taken = await this.#store.acquire(row.id, this.#worker, { now: Date.now(), leaseMs: this.#options.leaseMs })
-    if (taken !== undefined) {
-      const run = this.#resume(taken, undefined, [])
-      run.stop(reason)
-      run.start()
-      await run.settled()
-      return
-    }
+    if (taken !== undefined) return this.#end(taken, reason, 'TASK_STATE_CANCELED')
     await this.#store.requestCancel(row.id)
     for (;;) {
       // The other worker hears of it with its next heartbeat; the hint that it is done may be lost.
@@ -323,19 +321,17 @@ export class TaskRuntime<Context> {
       return
     }
     if (row.cancelRequested) {
-      const run = this.#resume(row, undefined, [])
-      run.stop(new ConvokeError('canceled', 'The task was cancelled by its caller.'))
-      return run.start()
+      const error = new ConvokeError('canceled', 'The task was cancelled by its caller.')
+      return this.#end(row, error, 'TASK_STATE_CANCELED')
     }
-    if (row.repeatable) return this.#resume(row, undefined, userMessages(history).slice(1)).start()
-    const error = new ConvokeError(
-      'worker_lost',
-      'The node stopped while this ran. It may have run in part, so it was not run again.',
-    )
-    const run = this.#resume(row, undefined, [], (work) => ({
-      ...work,
-      refusal: { ...work.fail(error), state: 'TASK_STATE_FAILED' },
-    }))
+    if (row.repeatable) return this.#resume(row, undefined).start()
+    const text = 'The node stopped while this ran. It may have run in part, so it was not run again.'
+    await this.#end(row, new ConvokeError('worker_lost', text), 'TASK_STATE_FAILED')
+  }
+
+  /** Ends a task that nobody works on, without running its work. */
+  async #end(row: TaskRow, error: ConvokeError, state: TerminalState): Promise<void> {
+    const run = this.#resume(row, undefined, (work) => ({ ...work, refusal: { ...work.fail(error), state } }))
     run.start()
     await run.settled()
   }
@@ -387,6 +383,8 @@ export class TaskRuntime<Context> {
     clearInterval(this.#heartbeat)
     clearInterval(this.#sweeper)
     this.#unwatch()
+    await nextTurn()
+    this.#over = true
     this.#wakeups.wakeAll()
   }
 
@@ -426,18 +424,14 @@ export class TaskRuntime<Context> {
     this.#admit()
     const taken = await this.#store.acquire(id, this.#worker, { now: Date.now(), leaseMs: this.#options.leaseMs })
     if (taken === undefined) throw new ConvokeError('unavailable', `Task "${id}" is busy on another replica.`)
-    const resumed = this.#resume(taken, mine, [...userMessages(history).slice(1), mine])
+    const resumed = this.#resume(taken, mine)
     await resumed.persist()
     resumed.start()
     return this.#sent(resumed, true, taken.lastSeq)
   }
 
-  #resume(
-    row: TaskRow,
-    message: Message | undefined,
-    answers: Message[],
-    change = (work: ReturnType<Executor>) => work,
-  ): Run {
+  /** A new run of a task that this worker has just taken; `message` is the one that woke it. */
+  #resume(row: TaskRow, message: Message | undefined, change = (work: Work): Work => work): Run {
     const history = JSON.parse(row.history) as Message[]
     if (message !== undefined) history.push(message)
     const first = history[0]
@@ -451,9 +445,12 @@ export class TaskRuntime<Context> {
     }
     const { id: taskId, contextId } = row
     const work = change(this.#options.execute({ request, taskId, contextId, message: message ?? first, history }))
+    // Repeatable work begins at its beginning, and its questions were answered already.
+    const answers = work.repeatable ? history.slice(1).filter(({ role }) => role === 'ROLE_USER') : []
     const run = Run.resume(this.#host, row, work, message, answers)
     run.show()
     this.#add(run)
+    this.#options.resumed(taskId)
     return run
   }
 
@@ -540,9 +537,9 @@ export class TaskRuntime<Context> {
     if (this.#runs.size === 0) for (const resolve of this.#idle.splice(0)) resolve()
   }
 
-  #published(taskId: string): void {
+  #published(taskId: string, isLast: boolean): void {
     this.#wakeups.wake(taskId)
-    for (const listener of this.#listeners) listener(taskId)
+    for (const listener of this.#listeners) listener(taskId, isLast)
   }
 
   async #beat(): Promise<void> {
@@ -559,10 +556,6 @@ export class TaskRuntime<Context> {
 
 function messageKey(owner: string, messageId: string): string {
   return `${owner}\n${messageId}`
-}
-
-function userMessages(history: readonly Message[]): Message[] {
-  return history.filter((message) => message.role === 'ROLE_USER')
 }
 
 function notFound(id: string): ConvokeError {

@@ -4,12 +4,14 @@
  * chose stand escaped, so the first bare match of a member name is the member.
  */
 import type { Artifact, Message, TaskStatus } from '../protocol/a2a.ts'
+import { keys } from '../protocol/extension.ts'
 import type { EventRecord, TaskRow } from '../store/store.ts'
 import type { JsonObject } from '../base/json.ts'
 
 const artifactEvent = '{"artifactUpdate":'
 const artifactMember = '"artifact":{'
 const statusEvent = '{"statusUpdate":'
+const newAttempt = `},"metadata":{"${keys.attempt}":`
 const appendEvent = '{"artifactUpdate":{"append":true'
 const statePattern = /"status":\{"state":"(TASK_STATE_[A-Z_]+)"/
 const artifactIdPattern = /^\{"artifactId":("(?:[^"\\]|\\.)*")/
@@ -65,6 +67,8 @@ export class ArtifactFold {
 
   add(events: readonly EventRecord[]): void {
     for (const { text } of events) {
+      // Work that begins anew says everything again.
+      if (text.startsWith(statusEvent) && text.includes(newAttempt)) this.#artifacts.clear()
       if (!text.startsWith(artifactEvent)) continue
       const artifact = text.slice(text.indexOf(artifactMember) + artifactMember.length - 1, -2)
       const id = artifactIdPattern.exec(artifact)?.[1] ?? ''

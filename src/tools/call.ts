@@ -104,13 +104,14 @@ export function callTool(
   return drive(tool, params, undefined, context)
 }
 
-/** {@link callTool} with params that {@link checkParams} gave. */
+/** {@link callTool} with params that {@link checkParams} gave. `onBegin` hears when the tool's turn has come. */
 export function runTool(
   tool: Tool,
   params: JsonObject,
   context: ToolContext,
+  onBegin?: () => void,
 ): AsyncGenerator<ToolValue, ToolValue, void> {
-  return drive(tool, undefined, params, context)
+  return drive(tool, undefined, params, context, onBegin)
 }
 
 // One generator for all of it: each further layer costs 0.15 µs a step.
@@ -119,6 +120,7 @@ async function* drive(
   unchecked: unknown,
   checked: JsonObject | undefined,
   context: ToolContext,
+  onBegin?: () => void,
 ): AsyncGenerator<ToolValue, ToolValue, void> {
   let gate: Gate | undefined
   try {
@@ -130,6 +132,7 @@ async function* drive(
       if (turn !== undefined) await turn
       gate = ownGate
     }
+    onBegin?.()
     const work = tool.run(params, context)
     let ended = false
     try {
