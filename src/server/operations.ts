@@ -185,6 +185,8 @@ export class Operations {
     if (call === undefined && message.taskId === undefined && !allows(caller, 'message')) {
       throw new ConvokeError('forbidden', 'These credentials do not allow sending messages (scope "message").')
     }
+    const config = configuration?.taskPushNotificationConfig
+    if (config !== undefined) this.#push.check(config)
     const sent = await this.#runtime.send(
       {
         owner: ownerOf(caller, tenant),
@@ -194,7 +196,6 @@ export class Operations {
       },
       call === undefined || call === null ? undefined : { [keys.call]: call },
     )
-    const config = configuration?.taskPushNotificationConfig
     if (config !== undefined && (await sent.decided(context.signal)) === undefined) {
       await this.#push.put({ ...config, taskId: sent.taskId }, { version: context.version, cursor: sent.after })
     }

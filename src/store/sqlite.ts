@@ -60,6 +60,8 @@ export function openSqliteStore(options: StoreOptions & { path: string }): Store
       db.pragma(`max_page_count = ${Math.max(1, Math.floor(options.maxBytes / pageSize))}`)
     }
     db.exec('UPDATE tasks SET lease_until = 0 WHERE worker IS NOT NULL')
+    // A webhook that has not failed is hidden only by the lease of a delivery that the process before began.
+    db.exec('UPDATE pushes SET next_at = 0 WHERE due = 1 AND attempts = 0')
     return new SqliteStore(db, options.maxBytes)
   } catch (error) {
     db?.close()

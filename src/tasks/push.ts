@@ -48,13 +48,18 @@ export class PushService {
     this.#scan()
   }
 
+  /** Throws `invalid_params` for an address that may not be called, as far as that shows without DNS. */
+  check({ url }: Pick<PushConfig, 'url'>): void {
+    if (!this.#options.allowPrivate && namesPrivateAddress(url)) throw invalidUrl('names an address that is not public')
+  }
+
   /** Creates or replaces a webhook. Throws `invalid_params` for an address that may not be called, or one too many. */
   async put(
     config: Omit<PushConfig, 'id'> & { id?: string },
     { version, cursor }: { version: '1.0' | '0.3'; cursor: number },
   ): Promise<PushConfig> {
-    const { store, allowPrivate } = this.#options
-    if (!allowPrivate && namesPrivateAddress(config.url)) throw invalidUrl('names an address that is not public')
+    const { store } = this.#options
+    this.check(config)
     // Version 0.3 lets the id out and expects to find the one configuration again.
     const id = config.id ?? (version === '0.3' ? 'default' : randomUUID())
     const known = await store.listPush(config.taskId)
@@ -188,7 +193,10 @@ export class PushService {
         if (events.length === 0) return await this.#advance(row, cursor, true)
       }
     } catch (error) {
-      if (this.#stop.signal.aborted) return
+      if (this.#stop.signal.aborted) {
+        // Whoever opens the store next goes on at once; without this it waits for the lease to end, no more.
+        return await this.#advance(row, cursor, true).catch(() => {})
+      }
       const attempts = cursor === row.cursor ? row.attempts + 1 : 1
       const failed = attempts >= retry.attempts || (error instanceof ConvokeError && error.code === 'forbidden')
       const wait = Math.min(retry.firstMs * 2 ** (attempts - 1), retry.mostMs) * (0.75 + Math.random() / 2)

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto'
 import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
-import { isInterrupted, isTerminal, type Message, type TerminalState } from '../protocol/a2a.ts'
+import { isInterrupted, isTerminal, type Message, type TaskStatus, type TerminalState } from '../protocol/a2a.ts'
 import type { EventRecord, ListQuery, Store, TaskRow } from '../store/store.ts'
 import { Run, type RunHost } from './run.ts'
 import { ArtifactFold, stateOf, taskText, type SnapshotOptions } from './snapshot.ts'
@@ -433,6 +433,8 @@ export class TaskRuntime<Context> {
   /** A new run of a task that this worker has just taken; `message` is the one that woke it. */
   #resume(row: TaskRow, message: Message | undefined, change = (work: Work): Work => work): Run {
     const history = JSON.parse(row.history) as Message[]
+    const { message: lastWords } = JSON.parse(row.status) as TaskStatus
+    if (lastWords !== undefined) history.push(lastWords)
     if (message !== undefined) history.push(message)
     const first = history[0]
     if (first === undefined) throw new ConvokeError('internal', `Task ${row.id} has no first message.`)
