@@ -358,6 +358,7 @@ describe('convoke.schema.json', () => {
     heartbeatMs: true,
     drainMs: true,
     cancelGraceMs: true,
+    deduplicateMessages: true,
     maxRunningTasks: true,
     push: true,
     extendedCard: true,

@@ -148,10 +148,3 @@ export interface ListTasksRequest {
   statusTimestampAfter?: string
   includeArtifacts?: boolean
 }
-
-export interface ListTasksResponse {
-  tasks: Task[]
-  nextPageToken: string
-  pageSize: number
-  totalSize: number
-}

@@ -315,7 +315,6 @@ export class TaskRuntime<Context> {
   }
 
   async #recoverOne(row: TaskRow): Promise<void> {
-    const history = JSON.parse(row.history) as Message[]
     if (row.repeatable && isInterrupted(row.state)) {
       await this.#store.commit(row.id, row, { release: true })
       return

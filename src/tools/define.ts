@@ -1,6 +1,7 @@
 /** `defineTool`: a tool as its author writes it, checked and made into a {@link Tool}. */
 import { ConvokeError } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
+import { toolNamePattern } from '../protocol/extension.ts'
 import { blockingRun, type Blocking } from './blocking.ts'
 import type { ParamsOf, ResultOf, SchemaSource } from './infer.ts'
 import { describeIssues } from './issues.ts'
@@ -8,9 +9,6 @@ import { checkInputSchema, checkSchema } from './schema-check.ts'
 import { isStandardSchema, jsonSchemaOf, refineWith, type Side, type StandardSchema } from './standard.ts'
 import type { JsonSchema, Tool, ToolContext, ToolTraits, ToolValue } from './tool.ts'
 import { closest, excerpt } from './value.ts'
-
-/** Names a tool may have. */
-export const toolName = /^[A-Za-z0-9_-]{1,64}$/
 
 /** What `run` may be: a plain function, an async one, a generator or an async generator. */
 export type RunResult<Result> =
@@ -75,7 +73,7 @@ function createTool(definition: unknown): Tool {
   if (!isObject(definition))
     throw wrong(`defineTool needs an object { name, description, input, run }, got ${excerpt(definition)}.`)
   const { name, description, input, output, traits, run, blocking } = definition
-  if (typeof name !== 'string' || !toolName.test(name)) {
+  if (typeof name !== 'string' || !toolNamePattern.test(name)) {
     throw wrong(`A tool's \`name\` must be 1 to 64 letters, digits, _ or -, got ${excerpt(name)}.`)
   }
   checkKeys(name, definition, definitionKeys, 'definition')

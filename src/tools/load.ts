@@ -5,7 +5,8 @@ import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { ConvokeError } from '../base/errors.ts'
 import type { Logger } from '../base/log.ts'
-import { isDefinedTool, toolName } from './define.ts'
+import { toolNamePattern } from '../protocol/extension.ts'
+import { isDefinedTool } from './define.ts'
 import type { Tool } from './tool.ts'
 import { clip, excerpt } from './value.ts'
 
@@ -66,7 +67,7 @@ async function loadEntry(entry: ToolEntry, baseDir: string): Promise<Tool[]> {
   if (tool === undefined || tools.length > 1) {
     throw skip(`exports ${tools.length} tools, and \`name\` can rename one; say which with \`export\`.`)
   }
-  if (!toolName.test(entry.name))
+  if (!toolNamePattern.test(entry.name))
     throw skip(`\`name\` must be 1 to 64 letters, digits, _ or -, got ${excerpt(entry.name)}.`)
   return [Object.freeze({ ...tool, name: entry.name })]
 }

@@ -2,8 +2,9 @@
 import { ConvokeError } from '../base/errors.ts'
 import { isObject, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
+import { toolNamePattern } from '../protocol/extension.ts'
 import { prepareTool, ToolFailure } from './call.ts'
-import { isDefinedTool, toolName, toRun } from './define.ts'
+import { isDefinedTool, toRun } from './define.ts'
 import { createSpace } from './invoke.ts'
 import { describeIssues } from './issues.ts'
 import { checkInputSchema, checkSchema } from './schema-check.ts'
@@ -240,7 +241,7 @@ function mcpStyleEntry(given: McpStyleTool): Entry {
 }
 
 function checkName(name: unknown): void {
-  if (typeof name === 'string' && toolName.test(name)) return
+  if (typeof name === 'string' && toolNamePattern.test(name)) return
   throw new ConvokeError('config', `A tool's name must be 1 to 64 letters, digits, _ or -, got ${excerpt(name)}.`)
 }
 
