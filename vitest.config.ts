@@ -4,6 +4,7 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     pool: 'forks',
+    maxWorkers: 2,
     testTimeout: 20_000,
     hookTimeout: 20_000,
     reporters: process.env['CI'] === undefined ? ['default'] : ['default', './scripts/summary.js'],

@@ -1,6 +1,6 @@
 /** The HTTP server: every route on one screen, and how it starts and stops. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import express, { type NextFunction, type Request, type Response } from 'express'
 import { ConvokeError } from '../base/errors.ts'
 import type { Logger } from '../base/log.ts'
@@ -44,6 +44,8 @@ export class HttpApp {
   readonly #server: Server
   readonly #rpc: JsonRpcDoor
   readonly #options: AppOptions
+  /** Connections without a request so far: clients open them ahead of need. */
+  readonly #unused = new Set<Socket>()
   /** Resolves when the last connection is gone. */
   #closed: Promise<void> = Promise.resolve()
 
@@ -53,8 +55,13 @@ export class HttpApp {
     const app = this.#routes()
     // Node looks for slow clients only so often; the default of 30 s would stretch every limit below by as much.
     this.#server = createServer({ connectionsCheckingInterval: 1000 }, (req, res) => {
+      this.#unused.delete(req.socket)
       req.url = withoutBase(req.url ?? '/', options.basePath)
       if (!this.#takeHot(req, res)) app(req, res)
+    })
+    this.#server.on('connection', (socket) => {
+      this.#unused.add(socket)
+      socket.once('close', () => this.#unused.delete(socket))
     })
     this.#server.headersTimeout = options.headersTimeoutMs
     this.#server.requestTimeout = options.requestTimeoutMs
@@ -84,6 +91,8 @@ export class HttpApp {
   stopListening(): void {
     if (this.#server.listening) this.#closed = new Promise((resolve) => this.#server.close(() => resolve()))
     this.#server.closeIdleConnections()
+    // Node does not count a connection as idle that has carried no request yet.
+    for (const socket of this.#unused) socket.destroy()
   }
 
   /** Waits a moment for answers under way to leave, then closes every connection. */

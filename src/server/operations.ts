@@ -63,7 +63,11 @@ export class Operations {
     let reply: string | undefined
     if (returnImmediately === true) {
       reply = await sent.now()
+      if (reply === undefined) await this.#addPush(request, sent, context)
     } else {
+      if (request.configuration?.taskPushNotificationConfig !== undefined && (await sent.decided()) === undefined) {
+        await this.#addPush(request, sent, context)
+      }
       // A caller who hangs up does not stop the work, and there is nothing to clean up earlier than at its end.
       reply = await sent.settled()
     }
@@ -78,13 +82,24 @@ export class Operations {
   async sendStreamingMessage(params: unknown, context: CallContext): Promise<EventStream> {
     const request = parseSendMessageRequest(params)
     const sent = await this.#send(request, context)
+    await sent.persisted()
+    return this.#stream(request, sent, context)
+  }
+
+  async *#stream(request: SendMessageRequest, sent: Sent, context: CallContext): EventStream {
     const reply = await sent.decided(context.signal)
-    if (reply !== undefined) return single(`{"message":${reply}}`)
+    if (context.signal.aborted) return
+    if (reply !== undefined) {
+      yield [{ seq: 0, text: `{"message":${reply}}` }]
+      return
+    }
+    await this.#addPush(request, sent, context)
     const owner = ownerOf(context.caller, request.tenant)
     if (sent.fresh && sent.after === 0) {
-      return untilRest(this.#runtime.follow(owner, sent.taskId, 0, context.signal, { untilRest: true }), 0)
+      yield* untilRest(this.#runtime.follow(owner, sent.taskId, 0, context.signal, { untilRest: true }), 0)
+    } else {
+      yield* await this.#resume(owner, sent.taskId, context, sent.fresh ? sent.after : 0)
     }
-    return this.#resume(owner, sent.taskId, context, sent.fresh ? sent.after : 0)
   }
 
   /** The task. */
@@ -178,7 +193,7 @@ export class Operations {
     return this.#extendedCard(context.caller)
   }
 
-  async #send(request: SendMessageRequest, context: CallContext): Promise<Sent> {
+  #send(request: SendMessageRequest, context: CallContext): Promise<Sent> {
     const { caller } = context
     const { message, metadata, configuration, tenant } = request
     const call = callOf(request)
@@ -187,7 +202,7 @@ export class Operations {
     }
     const config = configuration?.taskPushNotificationConfig
     if (config !== undefined) this.#push.check(config)
-    const sent = await this.#runtime.send(
+    return this.#runtime.send(
       {
         owner: ownerOf(caller, tenant),
         message,
@@ -196,10 +211,11 @@ export class Operations {
       },
       call === undefined || call === null ? undefined : { [keys.call]: call },
     )
-    if (config !== undefined && (await sent.decided(context.signal)) === undefined) {
-      await this.#push.put({ ...config, taskId: sent.taskId }, { version: context.version, cursor: sent.after })
-    }
-    return sent
+  }
+
+  async #addPush({ configuration }: SendMessageRequest, sent: Sent, { version }: CallContext): Promise<void> {
+    const config = configuration?.taskPushNotificationConfig
+    if (config !== undefined) await this.#push.put({ ...config, taskId: sent.taskId }, { version, cursor: sent.after })
   }
 
   /** Behind the caller's last event if it named one, else the task as it stands and what follows; until it rests. */
@@ -235,10 +251,6 @@ function callOf({ message, metadata }: SendMessageRequest): Json | undefined {
     // A call that is wrong in itself becomes a rejected task, which says what is wrong.
     return null
   }
-}
-
-async function* single(text: string): EventStream {
-  yield [{ seq: 0, text }]
 }
 
 /** Ends behind the first event later than `after` with which the task ends or waits for its caller. */

@@ -255,9 +255,10 @@ export class Run {
     this.#shown = true
   }
 
-  /** Whether it is settled that the answer is a task, or that it is a bare message. */
+  /** Whether it is clear that the answer is a task, or committed that it is a bare message. */
   get decided(): boolean {
-    return this.#said || this.#closed || this.work.mayReply !== true
+    if (this.#said || this.work.mayReply !== true) return true
+    return this.#reply === null ? this.#closed : this.#committed?.state === 'MESSAGE'
   }
 
   /**
@@ -356,6 +357,12 @@ export class Run {
   #ask(question: Message, state: InterruptedState): Promise<Message> {
     if (this.#stop !== undefined) return Promise.reject(this.#stop.error)
     if (this.#closed) return Promise.reject(new ConvokeError('canceled', 'The call has ended.'))
+    // The history is cut at its limit, and a run that begins anew would miss the answers that were cut off.
+    if (this.#history.length >= historyLimit - 2) {
+      return Promise.reject(
+        new ConvokeError('too_large', `A task may hold ${historyLimit} messages; it has asked too much.`),
+      )
+    }
     const known = this.#answers.shift()
     if (known !== undefined) return Promise.resolve(known)
     return new Promise((resolve, reject) => {

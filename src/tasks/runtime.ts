@@ -51,6 +51,8 @@ export interface Sent {
    * as JSON if so.
    */
   decided(signal?: AbortSignal): Promise<string | undefined>
+  /** Resolves once the task is durable. Throws `unavailable` when the store cannot take it, and then there is none. */
+  persisted(): Promise<void>
   /** Resolves within a turn of the event loop with the bare message if there is one by then; from now on it is a task. */
   now(): Promise<string | undefined>
   /** The task as JSON, as it stands now. */
@@ -459,7 +461,16 @@ export class TaskRuntime<Context> {
     const reply = row.reply ?? undefined
     const settled = (): Promise<string | undefined> => Promise.resolve(reply)
     const task = (options: SnapshotOptions): Promise<string> => this.get(row.owner, row.id, options)
-    return { taskId: row.id, fresh: false, after: 0, settled, decided: settled, now: settled, task }
+    return {
+      taskId: row.id,
+      fresh: false,
+      after: 0,
+      settled,
+      decided: settled,
+      now: settled,
+      persisted: () => Promise.resolve(),
+      task,
+    }
   }
 
   #sent(run: Run, fresh: boolean, after = 0): Sent {
@@ -480,6 +491,7 @@ export class TaskRuntime<Context> {
         if (run.row === undefined && signal?.aborted !== true) await run.settled()
         return reply()
       },
+      persisted: () => run.persist(),
       now: async () => {
         if (!run.decided) await nextTurn()
         run.show()
