@@ -1,6 +1,6 @@
 /** The task runtime by itself, where the node's doors do not reach: several workers on one store, compaction, limits. */
 import { afterEach, describe, expect, test } from 'vitest'
-import { ConvokeError } from '../dist/base/errors.js'
+import type { ConvokeError } from '../dist/base/errors.js'
 import type { Message, Task } from '../dist/protocol/a2a.js'
 import { openStore } from '../dist/store/open.js'
 import type { EventRecord, Store } from '../dist/store/store.js'
@@ -211,8 +211,9 @@ test('two questions at once are asked one after the other, and each gets its own
     return { state: 'TASK_STATE_COMPLETED' }
   })
   const tasks = runtime(await memoryStore(), made)
-  const { taskId, settled } = await tasks.send({ owner, message: message(), context: null }, undefined)
-  await settled()
+  const sent = await tasks.send({ owner, message: message(), context: null }, undefined)
+  await sent.settled()
+  const { taskId } = sent
   for (const text of ['one', 'two']) {
     const reply = await tasks.send({ owner, message: message({ taskId, parts: [{ text }] }), context: null }, undefined)
     await reply.settled()
