@@ -315,11 +315,18 @@ function addOnce(source: Source, path: Path, sentence: string, at: 'key' | 'valu
 
 function unknownKeySentence(parent: Path, key: string, allowed: readonly string[]): string {
   const where = showPath([...parent, key])
-  const similar = closest(key, allowed)
+  const similar = allowed.find((name) => isSwapped(key, name)) ?? closest(key, allowed)
   if (similar !== undefined) return `${where} is an unknown key; did you mean ${similar}?`
   const elsewhere = placesOf(key)
   if (elsewhere[0] !== undefined) return `${where} is an unknown key; did you mean ${elsewhere[0]}?`
   return `${where} is an unknown key. Allowed: ${allowed.filter((name) => name !== '$schema').join(', ')}.`
+}
+
+/** Whether two neighbouring letters changed places: `hots` for `host`, which counts as two mistakes otherwise. */
+function isSwapped(typed: string, name: string): boolean {
+  let at = 0
+  while (at < name.length && name[at] === typed[at]) at++
+  return name.slice(0, at) + name.charAt(at + 1) + name.charAt(at) + name.slice(at + 2) === typed
 }
 
 function butItIs(

@@ -76,6 +76,7 @@ const defaults = {
  */
 export async function createNode(options: NodeOptions): Promise<Node> {
   checkAgent(options)
+  checkServer(options)
   const problem = publicBindProblem(options)
   if (problem !== undefined) throw problem
   const baseDir = resolve(options.baseDir ?? '.')
@@ -86,7 +87,12 @@ export async function createNode(options: NodeOptions): Promise<Node> {
   const onMessage = options.onMessage ?? (await loadHandler(options, baseDir))
   const template = await readTemplate(options, baseDir)
   const store = await openStore(storeOptions(options, baseDir))
-  return new RunningNode({ options, log, authenticator, registry, warnings, onMessage, template, store })
+  try {
+    return new RunningNode({ options, log, authenticator, registry, warnings, onMessage, template, store })
+  } catch (error) {
+    await store.close()
+    throw error
+  }
 }
 
 interface Parts {
@@ -132,7 +138,7 @@ class RunningNode implements Node {
     this.#runtime = new TaskRuntime({
       store,
       log,
-      execute: createExecutor({ registry, tools: this.tools, onMessage, log }),
+      execute: createExecutor({ registry, onMessage, log }),
       cancelGraceMs: server.cancelGraceMs ?? defaults.cancelGraceMs,
       deduplicate: server.deduplicateMessages ?? true,
       maxRuns: server.maxRunningTasks ?? defaults.maxRunningTasks,
@@ -146,7 +152,8 @@ class RunningNode implements Node {
       log,
       fetch: this.#fetch,
       allowPrivate,
-      toLegacyBody: async (taskId, event) => toLegacyPushBody(event.text, await this.#runtime.peek(taskId)),
+      snapshot: (taskId) => this.#runtime.peek(taskId),
+      toLegacyBody: async (taskId, event) => toLegacyPushBody(event.text, (await this.#runtime.peek(taskId)).text),
     })
     this.#runtime.onPublished((taskId, isLast) => this.#push.published(taskId, isLast))
 
@@ -164,7 +171,7 @@ class RunningNode implements Node {
       trustProxy: server.trustProxy ?? [],
       listening: () => this.#url,
     })
-    this.#cards = new CardRoute({ registry, input, baseUrl })
+    this.#cards = new CardRoute({ registry, input, baseUrl, behindProxy: (server.trustProxy ?? []).length > 0 })
     const operations = new Operations({
       runtime: this.#runtime,
       push: this.#push,
@@ -255,6 +262,16 @@ function checkAgent({ agent }: NodeOptions): void {
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(agent?.id ?? '')) {
     const got = JSON.stringify(agent?.id)
     throw new ConvokeError('config', `agent.id must be 1 to 64 letters, digits, _ or -, got ${got}.`)
+  }
+}
+
+function checkServer({ server = {} }: NodeOptions): void {
+  const { port = 0, publicUrl } = server
+  if (!Number.isInteger(port) || port < 0 || port > 65_535) {
+    throw new ConvokeError('config', `server.port must be a whole number from 0 to 65535, got ${JSON.stringify(port)}.`)
+  }
+  if (publicUrl !== undefined && !/^https?:$/.test(URL.canParse(publicUrl) ? new URL(publicUrl).protocol : '')) {
+    throw new ConvokeError('config', `server.publicUrl must be an http or https URL, got ${JSON.stringify(publicUrl)}.`)
   }
 }
 

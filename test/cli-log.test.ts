@@ -40,12 +40,6 @@ describe('the log', () => {
     expect(lines).toHaveLength(count)
   })
 
-  test('gives a child’s bindings with each of its lines', () => {
-    const lines: string[] = []
-    logTo(lines).child({ task: 't1', token: 'secret' }).child({ tool: 'echo' }).warn({}, 'x')
-    expect(onlyLine(lines)).toMatchObject({ task: 't1', tool: 'echo', token: '[redacted]' })
-  })
-
   test('takes secrets out, however deep, and leaves numbers that only sound like them', () => {
     const lines: string[] = []
     logTo(lines).info(

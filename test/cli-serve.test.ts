@@ -148,8 +148,20 @@ describe('convoke serve', () => {
     expect(served.child.exitCode).toBeNull()
     // A second signal right behind the first is taken for its echo.
     await expect.poll(() => served.child.kill('SIGTERM') && served.child.exitCode).not.toBeNull()
-    expect((await served.ended).code).toBe(130)
+    const { code, stderr } = await served.ended
+    expect(code).toBe(130)
+    expect(lastLines(stderr)).toEqual([
+      'Stopping: 1 task may finish within 600 s (server.drainMs). Ctrl-C again ends it at once.',
+    ])
     await reader.cancel().catch(() => undefined)
+  })
+
+  test('says that a module was skipped', async () => {
+    const config = await write('skips.yaml', `agent: { id: skips }\ntools: [{ module: ./none.js }]\n`)
+    const served = start('-c', config, '-p', '0')
+    expect(await served.output(/publishes.*\n/)).toContain('It publishes no tools; 1 module was skipped (see above).\n')
+    served.child.kill('SIGTERM')
+    expect((await served.ended).code).toBe(0)
   })
 
   test('says in one line that the port is taken', async () => {
@@ -182,8 +194,9 @@ describe('convoke serve', () => {
     await first.output()
     const { code, stderr } = await start('-c', config, '--port', '0').ended
     expect(code).toBe(1)
-    expect(lastLines(stderr)).toHaveLength(1)
-    expect(stderr).not.toMatch(/^\s+at /m)
+    expect(lastLines(stderr)).toEqual([
+      expect.stringMatching(/^convoke: The database .* cannot be opened: .* Is another convoke serve running\?$/),
+    ])
     first.child.kill('SIGTERM')
     expect((await first.ended).code).toBe(0)
   })

@@ -66,17 +66,59 @@ describe('convoke token', () => {
 })
 
 describe('convoke config check', () => {
-  test('exits with 0 for a file that is right, and warns of what looks wrong', async () => {
-    await writeFile(join(folder, 'tools.js'), '')
-    await writeFile(
-      join(folder, 'good.yaml'),
-      'agent: { id: alice, name: "${NAME}" }\ntools: [{ module: ./tools.js }, { module: ./none.js }]\n',
-    )
+  test('exits with 0 for a file that is right, loads its modules, and warns of what looks wrong', async () => {
+    await writeFile(join(folder, 'agent.mjs'), 'setInterval(() => {}, 1000)\nexport const onMessage = () => "hi"')
+    await writeFile(join(folder, 'good.yaml'), 'agent: { id: alice, name: "${NAME}", module: ./agent.mjs }\n')
     expect(await convoke('config', 'check', 'good.yaml')).toEqual({
       code: 0,
       stdout: 'good.yaml is valid.\n',
       stderr:
-        'warning: good.yaml:1:27: agent.name holds a ${…} that stays as it is; variables are written ${env:NAME}.\nwarning: The tool module ./none.js does not exist.\n',
+        'warning: good.yaml:1:27: agent.name holds a ${…} that stays as it is; variables are written ${env:NAME}.\n',
+    })
+  })
+
+  test('exits with 2 when a tool module would be skipped, unless it is told not to load any', async () => {
+    await writeFile(join(folder, 'empty.mjs'), 'console.log("loaded")')
+    const modules = 'tools: [{ module: ./empty.mjs }, { module: ./none.mjs }]\n'
+    await writeFile(join(folder, 'skips.yaml'), `agent: { id: alice }\n${modules}`)
+    const { code, stderr } = await convoke('config', 'check', 'skips.yaml')
+    expect(code).toBe(2)
+    expect(stderr.split('\n')).toEqual([
+      'error: ./empty.mjs: exports no tool made by defineTool.',
+      expect.stringMatching(/^error: \.\/none\.mjs: cannot be loaded: Error: Cannot find module/),
+      'convoke: skips.yaml is valid, but the node would start without these.',
+      '',
+    ])
+    expect(await convoke('config', 'check', '--no-load', 'skips.yaml')).toEqual({
+      code: 0,
+      stdout: 'skips.yaml is valid.\n',
+      stderr: '',
+    })
+  })
+
+  // A process of its own: the test runner loads modules in its own way.
+  test('says what to do about modules that cannot be loaded', async () => {
+    await writeFile(join(folder, 'broken.mjs'), 'export const = 1')
+    await writeFile(join(folder, 'json.mjs'), 'JSON.parse("{")')
+    // Newer versions of Node would take a module that has types and nothing else of TypeScript.
+    await writeFile(join(folder, 'typed.ts'), 'export enum Kind { One }')
+    const modules = ['./broken.mjs', './json.mjs', './typed.ts'].map((module) => `{ module: ${module} }`).join(', ')
+    await writeFile(join(folder, 'broken.yaml'), `agent: { id: alice }\ntools: [${modules}]\n`)
+    const { stderr } = await convoke('config', 'check', 'broken.yaml')
+    const [broken, json, typed] = stderr.split('\n')
+    expect(broken).toMatch(/: SyntaxError: .*\. To see where, try node --check \/\S+\/broken\.mjs$/)
+    expect(json).toMatch(/: SyntaxError: /)
+    expect(json).not.toContain('--check')
+    expect(typed).toMatch(/\. Compile it to JavaScript first, and name the \.js file\.$/)
+  })
+
+  test('exits with 2 when the agent module has no handler, which would keep the node from starting', async () => {
+    await writeFile(join(folder, 'silent.mjs'), 'export const other = 1')
+    await writeFile(join(folder, 'silent.yaml'), 'agent: { id: alice, module: ./silent.mjs }\n')
+    expect(await convoke('config', 'check', 'silent.yaml')).toEqual({
+      code: 2,
+      stdout: '',
+      stderr: 'convoke: agent.module ./silent.mjs must export a function onMessage(message, context).\n',
     })
   })
 
@@ -112,7 +154,7 @@ describe('convoke config check', () => {
     await writeFile(join(folder, 'convoke.json'), '{"agent": {"id": "json"}}')
     expect(await convoke('config', 'check')).toMatchObject({ code: 0, stdout: 'convoke.json is valid.\n' })
     await writeFile(join(folder, 'convoke.yaml'), minimal)
-    expect(await convoke('config', 'check')).toMatchObject({ code: 0, stdout: 'convoke.yaml is valid.\n' })
+    expect(await convoke('config', 'check', '--no-load')).toMatchObject({ code: 0, stdout: 'convoke.yaml is valid.\n' })
     await Promise.all(['convoke.json', 'convoke.yaml'].map((file) => rm(join(folder, file))))
   })
 })
@@ -159,6 +201,7 @@ describe('the banner', () => {
     input: { type: 'object', properties: required as never, required: Object.keys(required) },
   })
   const banner = {
+    skippedModules: 0,
     name: 'Alice',
     url: 'http://127.0.0.1:4120',
     doors: [
@@ -193,6 +236,15 @@ Try it:
       'Tools: t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 … and 3 more\n',
     )
     expect(formatBanner({ ...banner, tools: [] }, plain)).toContain('It publishes no tools.\n')
+  })
+
+  test('says how many modules were skipped', () => {
+    expect(formatBanner({ ...banner, tools: [], skippedModules: 1 }, plain)).toContain(
+      'It publishes no tools; 1 module was skipped (see above).\n',
+    )
+    expect(formatBanner({ ...banner, skippedModules: 2 }, plain)).toContain(
+      'Tools: count_to, it_s; 2 modules were skipped (see above).\n',
+    )
   })
 
   test('suggests a tool that changes nothing, if there is one', () => {

@@ -186,6 +186,10 @@ logLevel: verbose
       'convoke.yaml:1:23: This is not valid YAML: Plain value cannot start with reserved character @. Put the text in quotes.',
     ],
     [
+      'agent: { id: a }\nserver: { hots: 127.0.0.1 }\n',
+      'convoke.yaml:2:11: server.hots is an unknown key; did you mean host?',
+    ],
+    [
       'agent: { id: a, __proto__: b }\n',
       'convoke.yaml:1:17: agent.__proto__ is an unknown key. Allowed: id, name, description, version, card, module.',
     ],

@@ -666,7 +666,7 @@ describe('the card', () => {
       method: 'HEAD',
       headers: { 'accept-encoding': 'identity' },
     })
-    expect([head.status, head.text, head.headers.get('etag')]).toEqual([200, '', tags[2]])
+    expect([head.status, head.text, head.headers.get('etag')]).toEqual([200, '', tags[2]?.replace('-gzip', '')])
     expect((await cardOf(url, { 'a2a-version': '99.0' })).status).toBe(400)
   })
 

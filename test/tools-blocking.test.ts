@@ -12,10 +12,14 @@ import { closeIdleWorkers } from '../dist/tools/blocking.js'
 import { defineTool } from '../dist/tools/define.js'
 import { LocalToolRegistry } from '../dist/tools/local.js'
 import { ToolManager } from '../dist/tools/manager.js'
-import type { ToolEvent } from '../dist/tools/tool.js'
+import type { ToolContext, ToolEvent } from '../dist/tools/tool.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'convoke-blocking-'))
 const module = join(folder, 'work.mjs')
+const bare = join(folder, 'bare.mjs')
+writeFileSync(bare, 'export const other = () => 1')
+const asDefault = join(folder, 'default.mjs')
+writeFileSync(asDefault, 'export default ({ n }) => n * 3')
 writeFileSync(
   module,
   `
@@ -46,6 +50,15 @@ export async function* yieldThenSpin({ port }) {
   const socket = connect(port, '127.0.0.1')
   await new Promise((resolve) => socket.once('connect', resolve))
   yield 1
+  for (;;) {}
+}
+export const progressOf = ({ kind }, context) => {
+  const odd = { bigint: 1n, nan: NaN, infinite: Infinity, text: 'half', none: undefined }
+  context.progress({ progress: odd[kind] })
+}
+export const progressFn = (params, context) => context.progress({ progress: 1, note: () => {} })
+export const steady = (params, context) => {
+  context.progress({ progress: 1 })
   for (;;) {}
 }
 export const flood = (params, context) => {
@@ -106,6 +119,10 @@ async function spinning() {
 test('a function in a thread gives its result, and `run` is its default name', async () => {
   expect(await managerFor().manager.call('work', { n: 21 })).toBe(42)
   expect(await managerFor({ module: pathToFileURL(module) }).manager.call('work', { n: 1 })).toBe(2)
+})
+
+test('a module without `run` has its default export run', async () => {
+  expect(await managerFor({ module: asDefault }).manager.call('work', { n: 2 })).toBe(6)
 })
 
 test('an idle thread takes the next call', async () => {
@@ -221,6 +238,11 @@ test.each([
     { export: 'none' },
     'The module of this blocking tool has no function `none` among its exports.',
   ],
+  [
+    'exports neither run nor default',
+    { module: bare },
+    'The module of this blocking tool has no function `run`, and no default one, among its exports.',
+  ],
   ['exports no function', { export: 'notAFunction' }, 'has no function `notAFunction`'],
   [
     'has no module',
@@ -252,6 +274,47 @@ test('a loop that floods progress and log does not flood the node', async () => 
   expect(events.at(-2)).toEqual({ type: 'progress', progress: 1e6 })
   expect(events.length).toBeLessThan(100_000)
   expect(lines.length).toBeLessThan(100_000)
+})
+
+test.each([
+  ['bigint', 'a BigInt is not JSON'],
+  ['nan', 'NaN is not a JSON number'],
+  ['infinite', 'Infinity is not a JSON number'],
+  ['text', 'must be a number'],
+  ['none', 'must be a number'],
+])('progress that is no number (%s) fails its call alone', async (kind, said) => {
+  const failure = await failureOf(managerFor({ export: 'progressOf' }).manager.call('work', { kind }))
+  expect(failure).toMatchObject({ code: 'tool_failed', message: expect.stringContaining(`/progress: ${said}`) })
+  expect(await managerFor().manager.call('work', { n: 2 })).toBe(4)
+})
+
+test('progress with more in it than can be sent fails its call alone', async () => {
+  expect(await failureOf(managerFor({ export: 'progressFn' }).manager.call('work'))).toMatchObject({
+    code: 'tool_failed',
+    message: expect.stringContaining('/note: a function is not JSON'),
+  })
+  expect(await managerFor().manager.call('work', { n: 2 })).toBe(4)
+})
+
+test('progress that the node cannot take ends the call and its thread, not the process', async () => {
+  const tool = defineTool({
+    name: 'work',
+    description: 'Works.',
+    input: { type: 'object' },
+    blocking: { module, export: 'steady' },
+  })
+  const refuse = (): void => {
+    throw new Error('The disk is full.')
+  }
+  const context = {
+    signal: new AbortController().signal,
+    deadline: undefined,
+    caller: { id: 'ada', scopes: [] },
+    call: { id: 'c1' },
+    progress: refuse,
+  } as unknown as ToolContext
+  expect(await failureOf(tool.run({}, context).next())).toMatchObject({ code: 'internal' })
+  expect(await managerFor().manager.call('work', { n: 2 })).toBe(4)
 })
 
 test('params that cannot cross to a thread fail their call alone', async () => {

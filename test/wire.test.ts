@@ -186,6 +186,7 @@ function exemplify<T>(value: T): T {
   const text = JSON.stringify(value, (_key, member: unknown) => {
     if (member === '<ms>') return 12.5
     if (member === '<attempt>') return 2
+    if (member === '<boolean>') return true
     if (typeof member !== 'string') return member
     return member.replace(/^<text:([^]*)>$/, '$1')
   })
@@ -240,7 +241,7 @@ describe('the codec of calls', () => {
   }
 
   test.each(golden.filter(({ call }) => call !== undefined))('reads $name', (each) => {
-    expect(read(each) ?? null).toStrictEqual(each.call)
+    expect(read(each) ?? null).toEqual(each.call)
   })
 
   test.each(golden.filter(({ refused }) => refused !== undefined))('refuses $name', (each) => {

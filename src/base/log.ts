@@ -13,10 +13,8 @@ export interface Logger {
   error(details: object, message: string): void
 }
 
-/** A logger that can hand out loggers of its own, each line of which carries `bindings` too. */
-export interface Log extends Logger {
-  child(bindings: object): Log
-}
+/** What {@link createLog} makes. */
+export type Log = Logger
 
 export type LogLevel = 'silent' | 'error' | 'warn' | 'info' | 'debug'
 
@@ -40,7 +38,7 @@ export function createLog(level: LogLevel, options: LogOptions = {}): Log {
   const pretty = options.pretty ?? process.stderr.isTTY
   const color = options.color ?? (process.stderr.isTTY && process.stderr.hasColors())
   const destination = pretty ? { write: (line: string) => stderr.write(toPretty(line, color)) } : stderr
-  const root = pino(
+  const logger = pino(
     {
       level,
       base: null,
@@ -49,50 +47,14 @@ export function createLog(level: LogLevel, options: LogOptions = {}): Log {
     },
     destination,
   )
-  return new PinoLog(grades[level], () => root)
+  // Asked before the details are copied: most lines are not written.
+  const writer = (grade: keyof Logger) => (details: object, message: string) => {
+    if (grades[grade] >= grades[level]) logger[grade](loggableDetails(details), redactText(message))
+  }
+  return { debug: writer('debug'), info: writer('info'), warn: writer('warn'), error: writer('error') }
 }
 
 const grades = { debug: 0, info: 1, warn: 2, error: 3, silent: 4 } as const
-
-/** Every call of a tool gets a child, and few of them write: pino's part of it is made for the first line. */
-class PinoLog implements Log {
-  readonly #least: number
-  readonly #open: () => pino.Logger
-  #logger: pino.Logger | undefined
-
-  constructor(least: number, open: () => pino.Logger) {
-    this.#least = least
-    this.#open = open
-  }
-
-  debug(details: object, message: string): void {
-    this.#write('debug', details, message)
-  }
-
-  info(details: object, message: string): void {
-    this.#write('info', details, message)
-  }
-
-  warn(details: object, message: string): void {
-    this.#write('warn', details, message)
-  }
-
-  error(details: object, message: string): void {
-    this.#write('error', details, message)
-  }
-
-  child(bindings: object): Log {
-    return new PinoLog(this.#least, () => this.#opened().child(loggableDetails(bindings)))
-  }
-
-  #opened(): pino.Logger {
-    return (this.#logger ??= this.#open())
-  }
-
-  #write(level: 'debug' | 'info' | 'warn' | 'error', details: object, message: string): void {
-    if (grades[level] >= this.#least) this.#opened()[level](loggableDetails(details), redactText(message))
-  }
-}
 
 const maxDepth = 8
 const maxItems = 100

@@ -10,6 +10,8 @@ export interface Banner {
   readonly doors: readonly { readonly name: string; readonly url: string }[]
   /** Those that stand on the card. */
   readonly tools: readonly BannerTool[]
+  /** Tool modules that were skipped, in whole or in part; the log has said why. */
+  readonly skippedModules: number
   readonly warnings: readonly string[]
   /** Where JSON-RPC is spoken. */
   readonly rpcUrl: string
@@ -29,12 +31,17 @@ export function formatBanner(banner: Banner, paint: Paint): string {
   const lines = [
     paint('bold', `${banner.name} listens on ${banner.url}`),
     ...doors.map((door) => `  ${door.name.padEnd(width)}  ${door.url}`),
-    tools.length === 0 ? 'It publishes no tools.' : `Tools: ${names.join(', ')}${more}`,
+    `${tools.length === 0 ? 'It publishes no tools' : `Tools: ${names.join(', ')}${more}`}${skippedPart(banner)}`,
     ...banner.warnings.map((warning) => paint('yellow', `Warning: ${warning}`)),
   ]
   const tool = easiest(tools)
   if (tool !== undefined) lines.push('Try it:', curlCommand(banner.rpcUrl, tool, banner.authRequired))
   return `${lines.join('\n')}\n`
+}
+
+function skippedPart({ tools, skippedModules: count }: Banner): string {
+  if (count === 0) return tools.length === 0 ? '.' : ''
+  return `; ${count === 1 ? '1 module was' : `${count} modules were`} skipped (see above).`
 }
 
 /** One that changes nothing before one that may, then the one that needs the fewest params: made-up ones likely fit. */

@@ -1,11 +1,10 @@
 /** `convoke config check`, and how a command finds its configuration. */
 import { access } from 'node:fs/promises'
-import { resolve } from 'node:path'
 import { loadConfig } from '../config.ts'
 import type { LoadedConfig } from '../config.ts'
-import type { ToolModule } from '../options.ts'
+import { createNode } from '../node.ts'
+import type { NodeOptions } from '../options.ts'
 import { publicBindProblem } from '../server/auth/public-bind.ts'
-import type { Tool } from '../tools/tool.ts'
 import { CommandFailure } from './failure.ts'
 
 const defaultFiles = ['convoke.yaml', 'convoke.json']
@@ -28,23 +27,29 @@ export async function loadConfigFile(named: string | undefined): Promise<LoadedC
   }
 }
 
-/** Says whether `convoke serve` would take the file: everything short of loading its modules. */
-export async function checkConfig(named: string | undefined): Promise<void> {
+/**
+ * Says whether `convoke serve` would take the file and everything in it. With `load` it makes the node, on an empty
+ * store and without listening, so that what is skipped here is what would be skipped there.
+ */
+export async function checkConfig(named: string | undefined, { load }: { readonly load: boolean }): Promise<void> {
   const { file, options, warnings } = await loadConfigFile(named)
   const problem = publicBindProblem(options)
   if (problem !== undefined) throw new CommandFailure(2, problem)
-  const missing: string[] = []
-  for (const { module } of (options.tools ?? []).filter(isModule)) {
-    // Other names may be packages.
-    if (/^\.{0,2}\//.test(module) && !(await exists(resolve(options.baseDir ?? '.', module))))
-      missing.push(`The tool module ${module} does not exist.`)
-  }
-  for (const warning of [...warnings, ...missing]) process.stderr.write(`warning: ${warning}\n`)
+  for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`)
+  const skipped = load ? await skippedParts(options) : []
+  for (const sentence of skipped) process.stderr.write(`error: ${sentence}\n`)
+  if (skipped.length > 0) throw new CommandFailure(2, `${file} is valid, but the node would start without these.`)
   process.stdout.write(`${file} is valid.\n`)
 }
 
-function isModule(entry: Tool | ToolModule): entry is ToolModule {
-  return 'module' in entry
+async function skippedParts(options: NodeOptions): Promise<readonly string[]> {
+  try {
+    const node = await createNode({ ...options, store: { url: ':memory:' }, logLevel: 'silent' })
+    await node.stop()
+    return node.warnings
+  } catch (error) {
+    throw new CommandFailure(2, error)
+  }
 }
 
 async function firstThatExists(files: readonly string[]): Promise<string | undefined> {

@@ -21,12 +21,15 @@ export class CommandFailure extends Error {
 /** What a user can read and act on. The system's own errors get the words that they lack. */
 export function toSentence(error: unknown): string {
   if (typeof error === 'string') return error
+  if (error instanceof CommandFailure) return error.message
   if (!(error instanceof Error)) return `Something that is no error was thrown: ${JSON.stringify(error)}`
   const chain: Error[] = []
   for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) chain.push(cause)
   const known = chain.map(systemSentence).find((sentence) => sentence !== undefined)
   // An internal error hides what happened from callers; here is the operator.
-  return known ?? (chain.find((each) => !(each instanceof ConvokeError && each.code === 'internal')) ?? error).message
+  const telling = chain.find((each) => !(each instanceof ConvokeError && each.code === 'internal')) ?? error
+  const isLocked = chain.some((each) => 'code' in each && String(each.code).startsWith('SQLITE_BUSY'))
+  return known ?? `${telling.message}${isLocked ? ' Is another convoke serve running?' : ''}`
 }
 
 function systemSentence(error: NodeJS.ErrnoException & { address?: string; port?: number }): string | undefined {

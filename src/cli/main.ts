@@ -77,12 +77,17 @@ program
   .command('config')
   .description('Work on configuration files.')
   .command('check')
-  .description('Say everything that is wrong with a configuration file; exit code 0 if nothing is, else 2.')
+  .description(
+    'Say everything that is wrong with a configuration file and the modules in it; exit code 0 if nothing is, else 2.',
+  )
   .argument('[file]', 'configuration file (default: convoke.yaml, then convoke.json)')
+  .option('--no-load', 'read the file only: run no tool module and no agent.module')
   .addHelpText('after', '\nExample:\n  convoke config check deploy/convoke.yaml')
-  .action(async (file: string | undefined) => {
+  .action(async (file: string | undefined, flags: { load: boolean }) => {
     const { checkConfig } = await import('./config.ts')
-    await checkConfig(file)
+    await checkConfig(file, flags)
+    // A module may have opened something that would keep the process alive.
+    process.exit(0)
   })
 
 try {

@@ -32,7 +32,7 @@ export async function serve(flags: ServeFlags): Promise<void> {
     },
   }
   const starting = start(options)
-  stopOnSignal(starting)
+  stopOnSignal(starting, options.server?.drainMs ?? defaultDrainMs)
   try {
     const node = await starting
     if (flags.output === 'json') {
@@ -61,6 +61,9 @@ async function start(options: NodeOptions): Promise<Node> {
   }
 }
 
+/** The node's own. */
+const defaultDrainMs = 10_000
+
 /** `npm start` passes on a Ctrl-C that the terminal has sent to us already: so soon, it is the same one. */
 const echoMs = 300
 
@@ -68,7 +71,7 @@ const echoMs = 300
  * The first SIGTERM or SIGINT lets running tasks finish within the drain time, then exits with 0. A second one
  * exits at once with 130; what was stored stays good, as after a crash.
  */
-function stopOnSignal(starting: Promise<Node>): void {
+function stopOnSignal(starting: Promise<Node>, drainMs: number): void {
   let stoppedAt: number | undefined
   const onSignal = () => {
     if (stoppedAt !== undefined) {
@@ -77,7 +80,11 @@ function stopOnSignal(starting: Promise<Node>): void {
     }
     stoppedAt = performance.now()
     starting
-      .then((node) => node.stop())
+      .then((node) => {
+        const { running } = node.stats
+        if (running > 0 && drainMs > 0) process.stderr.write(stoppingLine(running, drainMs))
+        return node.stop()
+      })
       .then(
         () => process.exit(0),
         (error: unknown) => {
@@ -90,8 +97,19 @@ function stopOnSignal(starting: Promise<Node>): void {
   process.on('SIGINT', onSignal)
 }
 
+function stoppingLine(running: number, drainMs: number): string {
+  const tasks = running === 1 ? '1 task' : `${running} tasks`
+  return `Stopping: ${tasks} may finish within ${drainMs / 1000} s (server.drainMs). Ctrl-C again ends it at once.\n`
+}
+
 function publishedTools(node: Node): Tool[] {
   return node.tools.list({ published: true })
+}
+
+/** How many of the configured modules the node has warned of, in the log. */
+function skippedModules({ warnings }: Node, { tools = [] }: NodeOptions): number {
+  const modules = new Set(tools.flatMap((entry) => ('module' in entry ? [entry.module] : [])))
+  return [...modules].filter((module) => warnings.some((warning) => warning.startsWith(`${module}: `))).length
 }
 
 function readyLine(node: Node): string {
@@ -108,6 +126,7 @@ function readyText(node: Node, options: NodeOptions, warnings: readonly string[]
     url: node.url,
     doors: node.doors,
     tools: publishedTools(node),
+    skippedModules: skippedModules(node, options),
     warnings,
     rpcUrl: node.doors.find((door) => /json-?rpc/i.test(door.name))?.url ?? node.url,
     authRequired: options.server?.auth !== undefined,

@@ -59,6 +59,7 @@ class Reader {
   /** An id: a string of bounded length. */
   id(name: string): string | undefined {
     const value = this.string(name)
+    if (value !== undefined && /\p{Surrogate}/u.test(value)) return this.wrong(name, 'must be well-formed Unicode')
     if (value === undefined || value.length <= maxIdLength) return value
     return this.wrong(name, `must be at most ${maxIdLength} characters long, got ${value.length}`)
   }
@@ -189,8 +190,8 @@ function readMessage(reader: Reader): Message {
 function readRole(reader: Reader): Message['role'] {
   const role = reader.get('role')
   if (role === 'ROLE_USER' || role === 'user' || role === 1) return 'ROLE_USER'
-  if (role === 'ROLE_AGENT' || role === 'agent' || role === 2) return 'ROLE_AGENT'
-  reader.wrong('role', role === undefined ? 'is required' : `must be ROLE_USER or ROLE_AGENT, got ${excerpt(role)}`)
+  // What comes in is said by the caller; the agent's own words are told apart from it by the role.
+  reader.wrong('role', role === undefined ? 'is required' : `must be ROLE_USER, got ${excerpt(role)}`)
   return 'ROLE_USER'
 }
 

@@ -1,6 +1,6 @@
 /** Calls, chunks, results and failures of tools, to and from A2A messages and artifacts. Pure functions. */
 import { randomUUID } from 'node:crypto'
-import { ConvokeError, errorCodes, type ErrorCode, type Issue } from '../base/errors.ts'
+import { ConvokeError, errorCodes, type ErrorCode } from '../base/errors.ts'
 import { canonicalJson, isObject, type Json, type JsonObject } from '../base/json.ts'
 import type { Artifact, Message, Part } from './a2a.ts'
 import { extensionUri, keys, resultArtifact, streamArtifact } from './extension.ts'
@@ -11,9 +11,9 @@ export interface ToolCall {
   /** As the caller sent them; the tool's schema has not seen them yet. */
   readonly params: unknown
   /** The caller's own id for this call. */
-  readonly callId?: string
+  readonly callId?: string | undefined
   /** How long the caller will wait, in milliseconds. */
-  readonly timeoutMs?: number
+  readonly timeoutMs?: number | undefined
 }
 
 /** A value that a tool takes or gives: JSON, or bytes. */
@@ -70,12 +70,7 @@ function parseCall(value: unknown): ToolCall {
   if (timeoutMs !== undefined && !(typeof timeoutMs === 'number' && timeoutMs > 0)) {
     throw invalidCall('_tool_call.timeout_ms must be a number of milliseconds above 0.')
   }
-  return {
-    name,
-    params: params === undefined ? {} : params,
-    ...(callId === undefined ? {} : { callId }),
-    ...(timeoutMs === undefined ? {} : { timeoutMs }),
-  }
+  return { name, params: params === undefined ? {} : params, callId, timeoutMs }
 }
 
 function invalidCall(message: string): ConvokeError {
@@ -150,7 +145,8 @@ export function fromResultArtifact(
 export function toErrorMessage(error: ConvokeError, toolName: string): Message {
   const body: JsonObject = { code: error.code, message: error.message, retryable: error.retryable, tool_name: toolName }
   if (error.retryAfterMs !== undefined) body['retry_after_ms'] = error.retryAfterMs
-  if (error.issues !== undefined) body['issues'] = error.issues.map(({ path, message }) => ({ path, message }))
+  // The issues may be of a tool's making, so they are looked at like anybody's.
+  if (Array.isArray(error.issues)) body['issues'] = error.issues.flatMap((issue: unknown) => toIssue(issue as Json))
   return {
     messageId: randomUUID(),
     role: 'ROLE_AGENT',
@@ -177,7 +173,7 @@ function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(errorCodes, code)
 }
 
-function toIssue(value: Json): Issue[] {
+function toIssue(value: Json): { path: string; message: string }[] {
   if (!isObject(value) || typeof value['path'] !== 'string' || typeof value['message'] !== 'string') return []
   return [{ path: value['path'], message: value['message'] }]
 }

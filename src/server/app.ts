@@ -189,7 +189,9 @@ export class HttpApp {
 }
 
 /** The path below the base path. A proxy may have taken the base off already. */
-function withoutBase(url: string, basePath: string): string {
+function withoutBase(target: string, basePath: string): string {
+  // A request to a proxy names the whole URL: RFC 9112, section 3.2.2.
+  const url = target.startsWith('http') && URL.canParse(target) ? target.slice(new URL(target).origin.length) : target
   if (basePath === '' || !url.startsWith(basePath)) return url
   const rest = url.slice(basePath.length)
   if (rest === '' || rest.startsWith('?')) return `/${rest}`

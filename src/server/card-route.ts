@@ -16,6 +16,8 @@ export interface CardOptions {
   readonly input: Omit<CardInput, 'url' | 'tools' | 'public' | 'toolsUrl'>
   /** The base URL for a request. */
   readonly baseUrl: (req: IncomingMessage) => string
+  /** Whether the base URL follows `X-Forwarded-*` headers. */
+  readonly behindProxy: boolean
 }
 
 /** A card larger than this leaves its schemas to the list at `tools_url`. */
@@ -34,12 +36,15 @@ interface Rendering {
 export class CardRoute {
   readonly #options: CardOptions
   readonly #renderings = new Map<string, Rendering>()
+  readonly #vary: string
   #revision = -1
   #lastModifiedMs = 0
   #lastModified = ''
 
   constructor(options: CardOptions) {
     this.#options = options
+    const forwarded = options.behindProxy ? ', X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix' : ''
+    this.#vary = `A2A-Version, Accept-Encoding${forwarded}`
   }
 
   /** The public card as it stands now. */
@@ -70,15 +75,18 @@ export class CardRoute {
       etag: rendering.etag,
       'cache-control': `public, max-age=${maxAgeSeconds}`,
       'last-modified': this.#lastModified,
-      vary: 'A2A-Version, Accept-Encoding',
+      vary: this.#vary,
     }
+    const isGzip = rendering.body.length > 1024 && acceptsGzip(req)
+    // Other bytes, another tag: RFC 9110, section 8.8.3.3.
+    if (isGzip) headers['etag'] = withGzip(rendering.etag)
     if (this.#isFresh(req, rendering)) {
       res.writeHead(304, headers)
       res.end()
       return
     }
     let { body } = rendering
-    if (body.length > 1024 && acceptsGzip(req)) {
+    if (isGzip) {
       body = rendering.gzip ??= gzipSync(body)
       headers['content-encoding'] = 'gzip'
     }
@@ -116,7 +124,8 @@ export class CardRoute {
     if (revision !== this.#revision) {
       this.#revision = revision
       this.#renderings.clear()
-      this.#lastModifiedMs = Math.floor(Date.now() / 1000) * 1000
+      // Dates have seconds only: a change in the same second must still be a later one.
+      this.#lastModifiedMs = Math.max(Math.floor(Date.now() / 1000) * 1000, this.#lastModifiedMs + 1000)
       this.#lastModified = new Date(this.#lastModifiedMs).toUTCString()
     }
     const key = `${flavor} ${url}`
@@ -125,19 +134,25 @@ export class CardRoute {
     const body = Buffer.from(JSON.stringify(this.card(url, flavor)))
     const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 27)}"`
     const rendering: Rendering = { body, etag, gzip: undefined }
-    if (this.#renderings.size >= maxRenderings) this.#renderings.clear()
+    const [oldest] = this.#renderings.keys()
+    if (this.#renderings.size >= maxRenderings && oldest !== undefined) this.#renderings.delete(oldest)
     this.#renderings.set(key, rendering)
     return rendering
   }
 
   /** RFC 9110, section 13.2.2: If-None-Match decides where it is given. */
   #isFresh(req: IncomingMessage, { etag }: Rendering): boolean {
-    const match = req.headers['if-none-match']
+    let match = req.headers['if-none-match']
+    if (match !== undefined && match !== etag) match = match.replaceAll('-gzip"', '"')
     if (match !== undefined)
       return match === etag || match === '*' || match.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag)
     const since = req.headers['if-modified-since']
     return since !== undefined && Date.parse(since) >= this.#lastModifiedMs
   }
+}
+
+function withGzip(etag: string): string {
+  return `${etag.slice(0, -1)}-gzip"`
 }
 
 function acceptsGzip(req: IncomingMessage): boolean {

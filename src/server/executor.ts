@@ -5,22 +5,22 @@ import { skillPrefix } from '../protocol/extension.ts'
 import { readToolCall, type ToolCall } from '../protocol/tool-call.ts'
 import type { Executor, Start, Work } from '../tasks/work.ts'
 import type { LocalToolRegistry } from '../tools/local.ts'
-import type { Caller, Tool, ToolSpace } from '../tools/tool.ts'
+import type { Caller, Tool } from '../tools/tool.ts'
 import { closest } from '../tools/value.ts'
 import { allows } from './auth/scopes.ts'
 import { describeTools, toMessageWork, type MessageHandler } from './message-handler.ts'
 import type { StoredContext } from './operations.ts'
-import { toRefusal, toToolWork } from './tool-work.ts'
+import { toRefusal, toToolWork, type ToolServices } from './tool-work.ts'
 
 export interface ExecutorOptions {
   readonly registry: LocalToolRegistry
-  readonly tools: ToolSpace
   readonly onMessage: MessageHandler | undefined
   readonly log: Logger
 }
 
 export function createExecutor(options: ExecutorOptions): Executor<StoredContext> {
   const politely: MessageHandler = (_message, { caller }) => describeTools(published(options.registry, caller))
+  const services = { log: options.log, resolve: (name: string) => options.registry.resolve(name) }
   return (start: Start<StoredContext>): Work => {
     const { message, metadata, context } = start.request
     let call: ToolCall | undefined
@@ -29,13 +29,12 @@ export function createExecutor(options: ExecutorOptions): Executor<StoredContext
     } catch (error) {
       return toRefusal(ConvokeError.from(error), '')
     }
-    if (call === undefined) return toMessageWork(options.onMessage ?? politely, start, options)
-    return toCallWork(call, context.caller, options)
+    if (call === undefined) return toMessageWork(options.onMessage ?? politely, start, services)
+    return toCallWork(call, context.caller, options.registry, services)
   }
 }
 
-function toCallWork(call: ToolCall, caller: Caller, options: ExecutorOptions): Work {
-  const { registry } = options
+function toCallWork(call: ToolCall, caller: Caller, registry: LocalToolRegistry, services: ToolServices): Work {
   const tool = find(registry, call.name) ?? find(registry, withoutPrefix(call.name))
   // What is not published, disabled, or not for this caller, is not there.
   if (tool === undefined || tool.traits.published === false || !allows(caller, `tool:${tool.name}`)) {
@@ -44,7 +43,7 @@ function toCallWork(call: ToolCall, caller: Caller, options: ExecutorOptions): W
     const text = `There is no tool "${call.name.slice(0, 100)}" here for you. ${hint}`
     return toRefusal(new ConvokeError('not_found', text), call.name)
   }
-  return toToolWork(tool, call, caller, { log: options.log, resolve: (name) => registry.resolve(name) })
+  return toToolWork(tool, call, caller, services)
 }
 
 function withoutPrefix(name: string): string {

@@ -45,20 +45,21 @@ export function readBody(req: IncomingMessage, maxBytes: number): Promise<string
       if (only === undefined) only = chunk
       else (chunks ??= [only]).push(chunk)
     })
+    // A caller who hangs up in the middle gets no answer, and nothing is held for it: the promise goes with the request.
     req.on('end', () =>
       resolve(chunks === undefined ? (only?.toString('utf8') ?? '') : Buffer.concat(chunks).toString('utf8')),
     )
-    req.on('error', reject)
-    req.on('aborted', () => reject(new ConvokeError('canceled', 'The caller hung up.')))
   })
 }
 
 /** Aborts when the connection is gone before the response is finished. */
 export function goneSignal(res: ServerResponse): AbortSignal {
   const controller = new AbortController()
-  res.once('close', () => {
+  const onClose = (): void => {
     if (!res.writableFinished) controller.abort(new ConvokeError('canceled', 'The caller hung up.'))
-  })
+  }
+  if (res.closed) onClose()
+  else res.once('close', onClose)
   return controller.signal
 }
 

@@ -78,29 +78,30 @@ export class JsonRpcDoor {
       id = idOf(body)
       const request = toRequest(body, id)
       // Who says no version speaks 0.3 by the specification; the names of the methods leave no doubt either way.
-      if (version === '0.3' || (version === undefined && !Object.hasOwn(methods, request.method))) {
-        return await this.#options.legacy.handleRpc(req, res, body, this.#context(req, res, caller, '0.3'))
+      const call = Object.hasOwn(methods, request.method) ? methods[request.method] : undefined
+      if (version === '0.3' || (version === undefined && call === undefined)) {
+        const context = new RequestContext(req, res, caller, '0.3')
+        return await this.#options.legacy.handleRpc(req, res, body, context)
       }
-      await this.#call(req, res, request, this.#context(req, res, caller, '1.0'))
+      const { method, params } = request
+      if (call === undefined) {
+        throw new ConvokeError('method_not_found', `There is no method "${method.slice(0, 60)}".`)
+      }
+      if (params !== undefined && !isObject(params)) {
+        throw new ConvokeError('invalid_params', 'params must be an object.')
+      }
+      const result = await call(this.#options.operations, params, new RequestContext(req, res, caller, '1.0'))
+      echoExtension(req, res)
+      const prefix = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":`
+      if (typeof result === 'string') return sendText(res, 200, json, `${prefix}${result}}`)
+      await this.#stream(res, result, prefix, id)
     } catch (error) {
       this.#fail(req, res, id, error)
     }
   }
 
-  async #call(
-    req: IncomingMessage,
-    res: ServerResponse,
-    { id, method, params }: RpcRequest,
-    context: CallContext,
-  ): Promise<void> {
-    const call = Object.hasOwn(methods, method) ? methods[method] : undefined
-    if (call === undefined) throw new ConvokeError('method_not_found', `There is no method "${method.slice(0, 60)}".`)
-    if (params !== undefined && !isObject(params)) throw new ConvokeError('invalid_params', 'params must be an object.')
-    const result = await call(this.#options.operations, params, context)
-    echoExtension(req, res)
-    const prefix = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":`
-    if (typeof result === 'string') return sendText(res, 200, json, `${prefix}${result}}`)
-    await writeEvents(res, result, {
+  #stream(res: ServerResponse, events: EventStream, prefix: string, id: RpcId): Promise<void> {
+    return writeEvents(res, events, {
       prefix,
       suffix: '}',
       heartbeatMs: this.#options.heartbeatMs,
@@ -109,10 +110,6 @@ export class JsonRpcDoor {
         return JSON.stringify({ jsonrpc: '2.0', id, error: toRpcError(error).error })
       },
     })
-  }
-
-  #context(req: IncomingMessage, res: ServerResponse, caller: Caller, version: CallContext['version']): CallContext {
-    return new RequestContext(req, res, caller, version)
   }
 
   #fail(req: IncomingMessage, res: ServerResponse, id: RpcId, error: unknown): void {

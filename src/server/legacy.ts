@@ -53,8 +53,10 @@ export class LegacyDoor {
         ours.seq = seq
         return ours.res.writableNeedDrain ? drained(ours.res) : undefined
       },
-      onError: (context, httpStatus) => {
-        oursOf(context).httpStatus = httpStatus
+      onError: (context, httpStatus, retryAfter) => {
+        const ours = oursOf(context)
+        ours.httpStatus = httpStatus
+        if (retryAfter !== undefined && !ours.res.headersSent) ours.res.setHeader('retry-after', String(retryAfter))
       },
     })
     this.#rpc = new LegacyJsonRpcTransportHandler(requestHandler)

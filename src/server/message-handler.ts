@@ -9,7 +9,8 @@ import type { Logger } from '../base/log.ts'
 import type { Artifact, Message, Part } from '../protocol/a2a.ts'
 import { toErrorMessage, toProgressMetadata } from '../protocol/tool-call.ts'
 import type { Outcome, Start, Work, WorkContext, WorkEvent } from '../tasks/work.ts'
-import type { Caller, Progress, Question, ToolSpace } from '../tools/tool.ts'
+import { createSpace } from '../tools/invoke.ts'
+import type { Caller, Progress, Question, Tool, ToolSpace } from '../tools/tool.ts'
 import { ask } from './ask.ts'
 
 /** Where a piece of output goes. Pieces with the same `artifact` id make one artifact. */
@@ -84,7 +85,8 @@ export type MessageHandler = (
 
 export interface HandlerServices {
   readonly log: Logger
-  readonly tools: ToolSpace
+  /** Finds the tools that the handler may call. */
+  readonly resolve: (name: string) => Tool
 }
 
 /** The handler as work for the task runtime. */
@@ -143,7 +145,14 @@ function toContext(start: Start<{ caller: Caller }>, work: WorkContext, services
     history: start.history,
     metadata: start.request.metadata,
     log: services.log,
-    tools: services.tools,
+    // What the handler calls ends with it, and counts as its caller's.
+    tools: createSpace({
+      ...services,
+      caller: start.request.context.caller,
+      signals: [work.signal],
+      depth: 1,
+      ask: (question) => ask(question, '', work),
+    }),
     ask: (question) => ask(typeof question === 'string' ? { message: question } : question, '', work),
   }
 }

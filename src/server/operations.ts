@@ -69,7 +69,7 @@ export class Operations {
         await this.#addPush(request, sent, context)
       }
       // A caller who hangs up does not stop the work, and there is nothing to clean up earlier than at its end.
-      reply = await sent.settled()
+      return sent.answer({ historyLength })
     }
     if (reply !== undefined) return `{"message":${reply}}`
     return `{"task":${await sent.task({ historyLength })}}`
@@ -95,11 +95,11 @@ export class Operations {
     }
     await this.#addPush(request, sent, context)
     const owner = ownerOf(context.caller, request.tenant)
-    if (sent.fresh && sent.after === 0) {
-      yield* untilRest(this.#runtime.follow(owner, sent.taskId, 0, context.signal, { untilRest: true }), 0)
-    } else {
-      yield* await this.#resume(owner, sent.taskId, context, sent.fresh ? sent.after : 0)
-    }
+    if (!sent.fresh) return yield* await this.#resume(owner, sent.taskId, context)
+    const { begin } = sent
+    if (begin !== undefined) yield [{ seq: begin.seq, text: `{"task":${begin.text}}` }]
+    const after = begin?.seq ?? 0
+    yield* untilRest(this.#runtime.follow(owner, sent.taskId, after, context.signal, { untilRest: true }))
   }
 
   /** The task. */
@@ -203,28 +203,25 @@ export class Operations {
     const config = configuration?.taskPushNotificationConfig
     if (config !== undefined) this.#push.check(config)
     return this.#runtime.send(
-      {
-        owner: ownerOf(caller, tenant),
-        message,
-        context: { caller },
-        ...(metadata === undefined ? {} : { metadata }),
-      },
+      { owner: ownerOf(caller, tenant), message, metadata, context: storedContextOf(caller) },
       call === undefined || call === null ? undefined : { [keys.call]: call },
     )
   }
 
   async #addPush({ configuration }: SendMessageRequest, sent: Sent, { version }: CallContext): Promise<void> {
     const config = configuration?.taskPushNotificationConfig
-    if (config !== undefined) await this.#push.put({ ...config, taskId: sent.taskId }, { version, cursor: sent.after })
+    // A repeated message has its webhook already.
+    if (config !== undefined && sent.fresh)
+      await this.#push.put({ ...config, taskId: sent.taskId }, { version, cursor: sent.begin?.seq ?? 0 })
   }
 
   /** Behind the caller's last event if it named one, else the task as it stands and what follows; until it rests. */
-  async #resume(owner: string, id: string, context: CallContext, after: number): Promise<EventStream> {
+  async #resume(owner: string, id: string, context: CallContext): Promise<EventStream> {
     const { lastEventId, signal } = context
     if (lastEventId !== undefined && lastEventId <= (await this.#runtime.state(owner, id)).lastSeq) {
-      return untilRest(this.#runtime.follow(owner, id, lastEventId, signal, { untilRest: true }), after)
+      return untilRest(this.#runtime.follow(owner, id, lastEventId, signal, { untilRest: true }))
     }
-    return untilRest(this.#snapshotFirst(owner, id, signal, { untilRest: true }), after)
+    return untilRest(this.#snapshotFirst(owner, id, signal, { untilRest: true }))
   }
 
   async *#snapshotFirst(owner: string, id: string, signal: AbortSignal, options?: { untilRest: boolean }): EventStream {
@@ -235,9 +232,21 @@ export class Operations {
   }
 }
 
+/** One object for each caller, so that what is stored of it is put into JSON once. */
+function storedContextOf(caller: Caller): StoredContext {
+  let context = storedContexts.get(caller)
+  if (context === undefined) {
+    context = { caller }
+    storedContexts.set(caller, context)
+  }
+  return context
+}
+
+const storedContexts = new WeakMap<Caller, StoredContext>()
+
 /** Whose tasks these are. The first slash ends the tenant, which has none itself. */
 export function ownerOf(caller: Caller, tenant: string | undefined): string {
-  return tenant === undefined ? `/${caller.id}` : `${encodeURIComponent(tenant)}/${caller.id}`
+  return tenant === undefined ? `/${caller.id}` : `${tenant.replaceAll('%', '%25').replaceAll('/', '%2F')}/${caller.id}`
 }
 
 /** The call as the task carries it back: as it was sent, or put in our own words where it came in others'. */
@@ -253,19 +262,16 @@ function callOf({ message, metadata }: SendMessageRequest): Json | undefined {
   }
 }
 
-/** Ends behind the first event later than `after` with which the task ends or waits for its caller. */
-async function* untilRest(events: EventStream, after: number): EventStream {
+/**
+ * Ends behind the event with which the task ends or waits for its caller, unless the task has gone on since: a caller
+ * who comes back gets the questions that were answered, too.
+ */
+async function* untilRest(events: EventStream): EventStream {
   for await (const batch of events) {
-    const end = batch.findIndex((event) => {
-      const state = event.seq > after ? stateOf(event) : undefined
-      return state !== undefined && (isTerminal(state) || isInterrupted(state))
-    })
-    if (end === -1) {
-      yield batch
-      continue
-    }
-    yield batch.slice(0, end + 1)
-    return
+    const last = batch[batch.length - 1]
+    yield batch
+    const state = last === undefined ? undefined : stateOf(last)
+    if (state !== undefined && (isTerminal(state) || isInterrupted(state))) return
   }
 }
 

@@ -1,6 +1,6 @@
 /** A tool call as work for the task runtime: what the tool says becomes the events of its task. */
 import { ConvokeError } from '../base/errors.ts'
-import { cloneJson, type Json, type JsonObject } from '../base/json.ts'
+import { cloneJson, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
 import { streamArtifact } from '../protocol/extension.ts'
 import {
@@ -13,7 +13,7 @@ import {
 import type { Outcome, Work, WorkContext, WorkEvent } from '../tasks/work.ts'
 import { checkParams, runTool } from '../tools/call.ts'
 import { createSpace } from '../tools/invoke.ts'
-import type { Caller, Question, Tool, ToolContext, ToolSpace } from '../tools/tool.ts'
+import type { Caller, Progress, Tool, ToolContext, ToolSpace } from '../tools/tool.ts'
 import { ask } from './ask.ts'
 
 export interface ToolServices {
@@ -32,7 +32,7 @@ export function toRefusal(error: ConvokeError, toolName: string): Work {
     repeatable: true,
     refusal: { state: 'TASK_STATE_REJECTED', message: toErrorMessage(error, name) },
     fail: (failure) => failed(failure, name),
-    // eslint-disable-next-line require-yield
+    // oxlint-disable-next-line require-yield -- never called: a refusal ends before it begins
     async *run() {
       throw error
     },
@@ -45,14 +45,16 @@ export function toToolWork(tool: Tool, call: ToolCall, caller: Caller, services:
     // The tool may do with its params what it likes; the message that brought them is kept as it was sent.
     params = checkParams(tool, cloneJson(call.params))
   } catch (error) {
-    return toRefusal(ConvokeError.from(error), tool.name)
+    return toRefusal(toRefused(tool, error, services.log), tool.name)
   }
+  // It is awaited when the work begins, and must not count as unhandled until then.
+  if (params instanceof Promise) params.catch(() => {})
   const timeoutMs = Math.min(tool.traits.timeoutMs ?? Infinity, call.timeoutMs ?? Infinity)
   return {
     repeatable: tool.traits.readOnly === true || tool.traits.idempotent === true,
-    ...(timeoutMs > maxTimerMs ? {} : { timeoutMs }),
+    timeoutMs: timeoutMs > maxTimerMs ? undefined : timeoutMs,
     fail: (error) => failed(error, tool.name),
-    run: (work) => run(tool, params, toContext(tool, call, caller, services, work), work),
+    run: (work) => run(tool, params, new CallContext(tool, call, caller, services, work), work, services.log),
   }
 }
 
@@ -61,13 +63,14 @@ async function* run(
   checked: JsonObject | Promise<JsonObject>,
   context: ToolContext,
   work: WorkContext,
+  log: Logger,
 ): AsyncGenerator<WorkEvent, Outcome, void> {
   let params: JsonObject
   try {
     params = checked instanceof Promise ? await checked : checked
   } catch (error) {
     // The tool's own schema library refuses the params later than ajv does, and the tool has not begun either.
-    return { state: 'TASK_STATE_REJECTED', message: toErrorMessage(ConvokeError.from(error), tool.name) }
+    return { state: 'TASK_STATE_REJECTED', message: toErrorMessage(toRefused(tool, error, log), tool.name) }
   }
   const startedAt = performance.now()
   let began = false
@@ -98,24 +101,63 @@ async function* run(
   }
 }
 
-function toContext(tool: Tool, call: ToolCall, caller: Caller, services: ToolServices, work: WorkContext): ToolContext {
-  const { taskId, contextId, signal } = work
-  let space: ToolSpace | undefined
-  return {
-    signal,
-    get deadline() {
-      return work.deadline
-    },
-    caller,
-    call: { id: call.callId ?? taskId, taskId, contextId },
-    progress: (progress) => work.emit({ type: 'status', metadata: toProgressMetadata(progress) }),
-    ask: (question: Question): Promise<Json> => ask(question, tool.name, work),
-    log: services.log,
-    get tools() {
-      // What a tool calls ends with it, and counts as its caller's.
-      return (space ??= createSpace({ ...services, caller, signals: [signal], depth: 1 }))
-    },
+/** A class, since a call makes one: accessors on the prototype cost nothing until they are used. */
+class CallContext implements ToolContext {
+  readonly caller: Caller
+  readonly call: ToolContext['call']
+  readonly log: Logger
+  readonly progress: ToolContext['progress']
+  readonly ask: ToolContext['ask']
+  readonly #work: WorkContext
+  readonly #services: ToolServices
+  #space: ToolSpace | undefined
+
+  constructor(tool: Tool, call: ToolCall, caller: Caller, services: ToolServices, work: WorkContext) {
+    const { taskId, contextId } = work
+    this.caller = caller
+    this.call = { id: call.callId ?? taskId, taskId, contextId }
+    this.log = services.log
+    // Functions of their own, so that a tool may take them out of the context.
+    this.progress = (progress) => work.emit({ type: 'status', metadata: toProgressMetadata(checkProgress(progress)) })
+    this.ask = (question) => ask(question, tool.name, work)
+    this.#work = work
+    this.#services = services
   }
+
+  get signal(): AbortSignal {
+    return this.#work.signal
+  }
+
+  get deadline(): number | undefined {
+    return this.#work.deadline
+  }
+
+  /** What a tool calls ends with it, and counts as its caller's. */
+  get tools(): ToolSpace {
+    const { log, resolve } = this.#services
+    this.#space ??= createSpace({ log, resolve, caller: this.caller, signals: [this.signal], depth: 1 })
+    return this.#space
+  }
+}
+
+/** Why params were refused. A schema library that breaks is a defect, and its author finds it in the log. */
+function toRefused(tool: Tool, error: unknown, log: Logger): ConvokeError {
+  const refused = ConvokeError.from(error)
+  if (refused.code === 'internal') log.error({ error, tool: tool.name }, 'The params of a call could not be checked.')
+  return refused
+}
+
+function checkProgress(progress: Progress): Progress {
+  for (const key of ['progress', 'total'] as const) {
+    const value: unknown = progress[key]
+    if (value !== undefined && !Number.isFinite(value)) {
+      throw new ConvokeError(
+        'invalid_result',
+        `context.progress takes finite numbers; ${key} is ${typeof value === 'number' ? value : `a ${typeof value}`}.`,
+      )
+    }
+  }
+  return progress
 }
 
 function failed(error: ConvokeError, toolName: string): Outcome {

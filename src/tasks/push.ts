@@ -17,6 +17,8 @@ export interface PushOptions {
   readonly log: Logger
   readonly fetch: GuardedFetch
   readonly allowPrivate: boolean
+  /** The task as JSON, and the seq of the last event in it. Throws `task_not_found`. */
+  readonly snapshot: (taskId: string) => Promise<{ seq: number; text: string }>
   /** The event as a receiver of version 0.3 expects it, or undefined when it expects nothing. */
   readonly toLegacyBody: (taskId: string, event: EventRecord) => Promise<string | undefined>
 }
@@ -190,7 +192,16 @@ export class PushService {
           if (stateOf(event) !== undefined || isOver) await this.#advance(row, cursor, isOver)
           if (isOver) return
         }
-        if (events.length === 0) return await this.#advance(row, cursor, true)
+        if (events.length > 0) continue
+        // The single events may have been compacted away: the task as it stands speaks for them.
+        const whole = await this.#options.snapshot(row.taskId)
+        if (whole.seq > cursor) {
+          const event = { seq: whole.seq, text: `{"task":${whole.text}}` }
+          const body = row.version === '0.3' ? await this.#options.toLegacyBody(row.taskId, event) : event.text
+          if (body !== undefined) await this.#post(config, body, row.version)
+          cursor = whole.seq
+        }
+        return await this.#advance(row, cursor, true)
       }
     } catch (error) {
       if (this.#stop.signal.aborted) {

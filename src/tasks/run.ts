@@ -3,13 +3,14 @@
  * anybody sees them. While one commit is under way the next events gather and go in one commit: the batch size
  * follows from how fast the store is, without a timer. A full batch makes the generator wait.
  */
+import { randomUUID } from 'node:crypto'
 import { pause } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
 import { isInterrupted, type InterruptedState, type Message, type TaskState } from '../protocol/a2a.ts'
 import { keys } from '../protocol/extension.ts'
-import type { Change, EventRecord, StatusChange, Store, TaskRow } from '../store/store.ts'
+import type { EventRecord, StatusChange, Store, TaskRow } from '../store/store.ts'
 import { artifactEventText, idMembers, markLastChunk, statusEventText, statusText, taskEventText } from './snapshot.ts'
 import type { Outcome, Work, WorkContext, WorkEvent } from './work.ts'
 
@@ -63,6 +64,25 @@ export interface NewRun {
   readonly request: string
 }
 
+/** Where a run begins: the task as it is stored, or will be. */
+type Head = Pick<
+  TaskRow,
+  | 'id'
+  | 'contextId'
+  | 'owner'
+  | 'messageId'
+  | 'metadata'
+  | 'request'
+  | 'state'
+  | 'status'
+  | 'statusAt'
+  | 'history'
+  | 'rev'
+  | 'epoch'
+  | 'lastSeq'
+  | 'createdAt'
+>
+
 export class Run {
   readonly id: string
   readonly contextId: string
@@ -73,7 +93,8 @@ export class Run {
   readonly #members: string
   readonly #metadata: string | null
   readonly #request: string
-  readonly #controller = new AbortController()
+  /** Made when the work asks for its signal: most small tools never do. */
+  #controller: AbortController | undefined
 
   // The task as the next commit will leave it.
   #state: string
@@ -119,26 +140,35 @@ export class Run {
   #closed = false
   #lost: ConvokeError | undefined
   #settledListeners: (() => void)[] = []
+  /** The store cannot write now; what is said waits here. */
+  #stalled: ConvokeError | undefined
+  readonly #stallListeners = new Set<(error: ConvokeError) => void>()
+  #askedAt = 0
 
   /** A task that nobody has seen yet. */
   static create(host: RunHost, task: NewRun, work: Work): Run {
     const now = Date.now()
-    const status = { state: 'TASK_STATE_SUBMITTED', timestamp: timestamp(now) } as const
-    const text = statusText(status)
+    const state = 'TASK_STATE_SUBMITTED'
+    const text = statusText(state, timestamp(now))
     const history = `[${JSON.stringify(task.message)}]`
-    const run = new Run(host, work, {
-      ...task,
+    // Field by field: a spread with more behind it makes an object that is slow to build and to read.
+    const head: Head = {
+      id: task.id,
+      contextId: task.contextId,
+      owner: task.owner,
+      messageId: task.messageId,
+      metadata: task.metadata,
+      request: task.request,
+      state,
       status: text,
       statusAt: now,
-      state: status.state,
       history,
-      messages: [task.message],
       rev: 0,
       epoch: 1,
       lastSeq: 0,
       createdAt: now,
-      created: false,
-    })
+    }
+    const run = new Run(host, work, head, [task.message], false)
     run.#append(taskEventText(task, text, history, task.metadata))
     if (work.refusal === undefined) run.#setStatus('TASK_STATE_WORKING')
     return run
@@ -149,11 +179,7 @@ export class Run {
    * `answers` are those that the work's first questions get without asking again.
    */
   static resume(host: RunHost, row: TaskRow, work: Work, message: Message | undefined, answers: Message[]): Run {
-    const run = new Run(host, work, {
-      ...row,
-      messages: JSON.parse(row.history) as Message[],
-      created: true,
-    })
+    const run = new Run(host, work, row, JSON.parse(row.history) as Message[], true)
     run.#committed = row
     run.#statusMessage = (JSON.parse(row.status) as { message?: Message }).message
     run.#answers = answers
@@ -166,15 +192,7 @@ export class Run {
     return run
   }
 
-  private constructor(
-    host: RunHost,
-    work: Work,
-    task: Pick<TaskRow, 'id' | 'contextId' | 'owner' | 'messageId' | 'metadata' | 'request' | 'status' | 'statusAt'> &
-      Pick<TaskRow, 'state' | 'history' | 'rev' | 'epoch' | 'lastSeq' | 'createdAt'> & {
-        messages: Message[]
-        created: boolean
-      },
-  ) {
+  private constructor(host: RunHost, work: Work, task: Head, messages: Message[], created: boolean) {
     this.#host = host
     this.work = work
     this.id = task.id
@@ -187,13 +205,13 @@ export class Run {
     this.#state = task.state
     this.#status = task.status
     this.#statusAt = task.statusAt
-    this.#history = task.messages
+    this.#history = messages
     this.#historyText = task.history
     this.#rev = task.rev
     this.#epoch = task.epoch
     this.#seq = task.lastSeq
     this.#createdAt = task.createdAt
-    this.#created = task.created
+    this.#created = created
     this.#worker = host.worker
   }
 
@@ -206,9 +224,29 @@ export class Run {
     return this.#epoch
   }
 
+  /** Whether the last word of this run is committed, or somebody else's business. */
+  get over(): boolean {
+    return this.#lost !== undefined || this.#committed?.worker === null
+  }
+
   /** Whether the work waits for a message on the task. */
   get asking(): boolean {
     return this.#asked.length > 0
+  }
+
+  /** Whether the caller has been asked, durably, and has not answered. */
+  get waiting(): boolean {
+    return this.#asked.length > 0 && this.#isSettled()
+  }
+
+  /** Since when the work waits for an answer, in milliseconds since 1970; undefined while it does not. */
+  get askedAt(): number | undefined {
+    return this.#asked.length > 0 ? this.#askedAt : undefined
+  }
+
+  /** Resolves when the run has settled; rejects, too, when the store cannot write its end now. */
+  settledOrStalled(): Promise<void> {
+    return this.#unlessStalled(this.settled())
   }
 
   /** Whether a message with this id has reached the task already. */
@@ -226,28 +264,39 @@ export class Run {
 
   /** Makes the task durable. Throws `unavailable` when the store cannot write, and then nothing has happened. */
   async persist(): Promise<void> {
-    await this.#flush()
+    await this.#flushOrStall()
+  }
+
+  /** {@link persist}, then `prepare`, then {@link start}: the work begins even when the task is durable later than anybody waits. */
+  async persistThenStart(prepare: () => Promise<void>): Promise<void> {
+    const started = this.#flush().then(async () => {
+      if (this.#lost === undefined) await prepare()
+      this.start()
+    })
+    await this.#unlessStalled(started)
     if (this.#lost !== undefined) throw this.#lost
   }
 
   /** Starts the work. Its end shows in the task's events. */
   start(): void {
+    if (this.#closed) return
     if (this.work.refusal !== undefined) return this.#finish(this.work.refusal)
     if (this.#stop !== undefined) return this.#finish(this.#stopOutcome(this.#stop.error))
     this.#startDeadline(this.work.timeoutMs)
     this.#flushSoon()
-    void this.#pump()
+    this.#pump().catch((error: unknown) => this.#finish(this.#failure(error)))
   }
 
   /**
    * Resolves once the task is committed as terminal, interrupted, at rest or answered by a bare message; at once
    * if it is. Rejects when the task was lost to another worker, or could not be created.
    */
-  async settled(): Promise<void> {
-    if (this.#lost === undefined && !this.#isSettled()) {
-      await new Promise<void>((resolve) => this.#settledListeners.push(resolve))
-    }
-    if (this.#lost !== undefined) throw this.#lost
+  settled(): Promise<void> {
+    if (this.#lost !== undefined) return Promise.reject(this.#lost)
+    if (this.#isSettled()) return Promise.resolve()
+    return new Promise((resolve, reject) => {
+      this.#settledListeners.push(() => (this.#lost === undefined ? resolve() : reject(this.#lost)))
+    })
   }
 
   /** From now on the caller knows the task, so it can no longer turn into a bare message. */
@@ -262,10 +311,10 @@ export class Run {
   }
 
   /**
-   * Hands a message to work that waits for one. Resolves once the message is durable and the work goes on;
-   * throws `conflict` when nothing waits.
+   * Hands a message to work that waits for one. Resolves once the message is durable and the work goes on, which
+   * `beforeGoingOn` comes right in front of; throws `conflict` when nothing waits.
    */
-  async answer(message: Message): Promise<void> {
+  async answer(message: Message, beforeGoingOn: () => void): Promise<void> {
     const asked = this.#asked.shift()
     if (asked === undefined) throw new ConvokeError('conflict', 'The task waits for no message.')
     this.#rememberStatus()
@@ -276,11 +325,16 @@ export class Run {
     } else {
       this.#setStatus(next.state, next.question)
     }
-    await this.#flush()
-    const over = this.#lost ?? this.#stop?.error
-    if (over !== undefined) return asked.reject(over)
-    if (next === undefined) this.#startDeadline(this.#remainingMs)
-    asked.resolve(message)
+    // The work goes on as soon as the answer is durable, even when that is later than its sender waits.
+    const goOn = (): void => {
+      const over = this.#lost ?? this.#stop?.error
+      if (over !== undefined) return asked.reject(over)
+      beforeGoingOn()
+      if (next === undefined) this.#startDeadline(this.#remainingMs)
+      asked.resolve(message)
+    }
+    void this.#flush().then(goOn)
+    await this.#flushOrStall()
   }
 
   /**
@@ -310,7 +364,7 @@ export class Run {
   }
 
   #interrupt(error: ConvokeError): void {
-    this.#controller.abort(error)
+    this.#controller?.abort(error)
     for (const asked of this.#asked.splice(0)) asked.reject(error)
     this.#makeRoom()
     // Work that stands at a yield ends here; work that is busy ends at its next yield.
@@ -340,18 +394,19 @@ export class Run {
   }
 
   #context(): WorkContext {
-    const deadline = (): number | undefined => this.#deadline
-    return {
-      taskId: this.id,
-      contextId: this.contextId,
-      signal: this.#controller.signal,
-      get deadline() {
-        return deadline()
-      },
-      attempt: this.#epoch,
+    return new Context(this.id, this.contextId, this.#epoch, {
+      signal: () => this.#signal(),
+      deadline: () => this.#deadline,
       emit: (event) => this.#emit(event),
-      ask: (question, state = 'TASK_STATE_INPUT_REQUIRED') => this.#ask(question, state),
-    }
+      ask: (question, state) => this.#ask(question, state),
+    })
+  }
+
+  #signal(): AbortSignal {
+    this.#controller ??= new AbortController()
+    const over = this.#stop?.error ?? this.#lost
+    if (over !== undefined && !this.#controller.signal.aborted) this.#controller.abort(over)
+    return this.#controller.signal
   }
 
   #ask(question: Message, state: InterruptedState): Promise<Message> {
@@ -366,9 +421,12 @@ export class Run {
     const known = this.#answers.shift()
     if (known !== undefined) return Promise.resolve(known)
     return new Promise((resolve, reject) => {
+      // What cannot be put into JSON is refused here, before anything has changed.
+      JSON.stringify(question)
       this.#asked.push({ question, state, resolve, reject })
       if (this.#asked.length > 1) return
       this.#said = true
+      this.#askedAt = Date.now()
       this.#pauseDeadline()
       this.#setStatus(state, question)
       void this.#flush()
@@ -419,7 +477,12 @@ export class Run {
   #finish(outcome: Outcome): void {
     if (this.#closed) return
     this.#close()
-    this.#setStatus(outcome.state, outcome.message, outcome.metadata)
+    try {
+      this.#setStatus(outcome.state, outcome.message, outcome.metadata)
+    } catch (error) {
+      this.#host.log.error({ error, taskId: this.id }, 'What a task ended with cannot be put into JSON.')
+      this.#setStatus('TASK_STATE_FAILED', unspeakable(this.id, this.contextId))
+    }
     this.#worker = null
     void this.#flush()
   }
@@ -433,24 +496,43 @@ export class Run {
 
   #failure(error: unknown): Outcome {
     const known = ConvokeError.from(error)
-    if (known.code === 'internal') this.#host.log.error({ error, taskId: this.id }, 'The work of a task failed.')
-    return this.work.fail(known)
+    if (this.#stop === undefined) {
+      if (known.code === 'internal') this.#host.log.error({ error, taskId: this.id }, 'The work of a task failed.')
+      // The caller gets the message; where it came from is for the author, and stands nowhere else.
+      if (known.code === 'tool_failed' || known.code === 'invalid_result') {
+        this.#host.log.warn({ error, taskId: this.id }, 'A tool failed.')
+      }
+    }
+    return this.#say(known)
   }
 
   #stopOutcome(error: ConvokeError): Outcome {
-    return { ...this.work.fail(error), state: this.#stop?.state ?? 'TASK_STATE_FAILED' }
+    return { ...this.#say(error), state: this.#stop?.state ?? 'TASK_STATE_FAILED' }
+  }
+
+  /** An error in the words of the work, which is somebody else's code and may fail at that, too. */
+  #say(known: ConvokeError): Outcome {
+    try {
+      return this.work.fail(known)
+    } catch (error) {
+      this.#host.log.error({ error, taskId: this.id }, 'A failure cannot be told.')
+      return { state: 'TASK_STATE_FAILED', message: unspeakable(this.id, this.contextId) }
+    }
   }
 
   #setStatus(state: TaskState, message?: Message, metadata?: JsonObject): void {
     const now = Date.now()
+    // Both may throw for what is no JSON, and then nothing has changed.
+    const status = statusText(state, timestamp(now), message)
+    const event = statusEventText(this.#members, status, metadata)
     this.#rememberStatus()
     this.#statusMessage = message
     this.#state = state
     this.#statusAt = now
-    this.#status = statusText({ state, timestamp: timestamp(now), ...(message === undefined ? {} : { message }) })
+    this.#status = status
     this.#statusChanged = true
     this.#lastIsProgress = false
-    this.#append(statusEventText(this.#members, this.#status, metadata))
+    this.#append(event)
   }
 
   /** The agent's words move into the history when something comes behind them. */
@@ -514,6 +596,25 @@ export class Run {
     return this.#flushing ?? Promise.resolve()
   }
 
+  /** {@link #flush}, but whoever waits hears when the store cannot write now, or the run is lost. */
+  async #flushOrStall(): Promise<void> {
+    await this.#unlessStalled(this.#flush())
+    if (this.#lost !== undefined) throw this.#lost
+  }
+
+  /** Rejects as soon as the store cannot write; the run itself goes on trying. */
+  async #unlessStalled(done: Promise<void>): Promise<void> {
+    let onStall = (_error: ConvokeError): void => {}
+    const stalled = new Promise<never>((_resolve, reject) => (onStall = reject))
+    this.#stallListeners.add(onStall)
+    try {
+      if (this.#stalled !== undefined) onStall(this.#stalled)
+      await Promise.race([done, stalled])
+    } finally {
+      this.#stallListeners.delete(onStall)
+    }
+  }
+
   #isDirty(): boolean {
     return this.#lost === undefined && (this.#pending.length > 0 || this.#statusChanged || this.#historyChanged)
   }
@@ -575,11 +676,11 @@ export class Run {
     const change: WholeChange = {
       events,
       status: { state: row.state, text: row.status, at: row.statusAt },
-      // The history holds the caller's params, which may be large: it is written when it changes.
-      ...(historyChanged ? { history: row.history } : {}),
       release: row.worker === null,
-      ...(row.reply === null ? {} : { reply: row.reply }),
     }
+    // The history holds the caller's params, which may be large: it is written when it changes.
+    if (historyChanged) change.history = row.history
+    if (row.reply !== null) change.reply = row.reply
     return { change, row }
   }
 
@@ -587,9 +688,18 @@ export class Run {
     const { store, worker, leaseMs } = this.#host
     if (!this.#created) {
       const { id, owner, contextId, messageId } = this
-      const task = { id, owner, contextId, messageId, metadata: this.#metadata, request: this.#request }
-      const lease = { repeatable: this.work.repeatable, worker, leaseUntil: Date.now() + leaseMs }
-      const { created, row } = await store.create({ ...task, ...lease }, { ...change, history: this.#historyText })
+      const task = {
+        id,
+        owner,
+        contextId,
+        messageId,
+        metadata: this.#metadata,
+        request: this.#request,
+        repeatable: this.work.repeatable,
+        worker,
+        leaseUntil: Date.now() + leaseMs,
+      }
+      const { created, row } = await store.create(task, change as WholeChange & { history: string })
       if (!created) {
         const text = `Message "${messageId}" was taken in by another replica at the same moment. Send it again to find its task.`
         throw new ConvokeError('unavailable', text, { retryAfterMs: 50 })
@@ -602,6 +712,7 @@ export class Run {
       try {
         await store.commit(this.id, { rev: this.#rev, epoch: this.#epoch }, change)
         this.#rev++
+        this.#stalled = undefined
         return
       } catch (error) {
         // A store that cannot write now holds the run back; what it has said stays here and is written later.
@@ -610,6 +721,8 @@ export class Run {
           { error, taskId: this.id, retryMs: wait },
           'The store cannot take the events of a task now.',
         )
+        this.#stalled = error
+        for (const listener of [...this.#stallListeners]) listener(error)
         this.#retry ??= new AbortController()
         await pause(wait, this.#retry.signal)
         if (this.#lost !== undefined) throw error
@@ -658,7 +771,58 @@ export class Run {
   }
 }
 
-type WholeChange = Change & { events: EventRecord[]; status: StatusChange }
+/** For an end that cannot be told in its own words. */
+function unspeakable(taskId: string, contextId: string): Message {
+  const text = 'An internal error occurred. It is in the log of the node.'
+  return { messageId: randomUUID(), taskId, contextId, role: 'ROLE_AGENT', parts: [{ text }] }
+}
+
+/** What a run lets its work see and do. */
+interface Powers {
+  signal(): AbortSignal
+  deadline(): number | undefined
+  emit(event: WorkEvent): void
+  ask(question: Message, state: InterruptedState): Promise<Message>
+}
+
+class Context implements WorkContext {
+  readonly taskId: string
+  readonly contextId: string
+  readonly attempt: number
+  readonly #powers: Powers
+
+  constructor(taskId: string, contextId: string, attempt: number, powers: Powers) {
+    this.taskId = taskId
+    this.contextId = contextId
+    this.attempt = attempt
+    this.#powers = powers
+  }
+
+  get signal(): AbortSignal {
+    return this.#powers.signal()
+  }
+
+  get deadline(): number | undefined {
+    return this.#powers.deadline()
+  }
+
+  emit(event: WorkEvent): void {
+    this.#powers.emit(event)
+  }
+
+  ask(question: Message, state: InterruptedState = 'TASK_STATE_INPUT_REQUIRED'): Promise<Message> {
+    return this.#powers.ask(question, state)
+  }
+}
+
+/** One commit. The first one of a task always has its history. */
+interface WholeChange {
+  events: EventRecord[]
+  status: StatusChange
+  release: boolean
+  history?: string
+  reply?: string
+}
 
 let lastMs = 0
 let lastText = ''

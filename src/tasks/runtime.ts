@@ -39,13 +39,12 @@ export interface Sent {
   readonly taskId: string
   /** False when the message had come before, and this is the task it started then. */
   readonly fresh: boolean
-  /** The seq behind which everything is new to this message. */
-  readonly after: number
-  /**
-   * Resolves when the task has ended, waits for its caller, or rests; with the bare message as JSON when the agent
-   * answered with one.
-   */
-  settled(): Promise<string | undefined>
+  /** For a message that went on with a task: the task as JSON as it stood then, and the seq of the last event in it. */
+  readonly begin?: { readonly seq: number; readonly text: string } | undefined
+  /** Resolves when the task has ended, waits for its caller, or rests. */
+  settled(): Promise<void>
+  /** {@link settled}, then `{"task": …}` or `{"message": …}` as JSON. */
+  answer(options: SnapshotOptions): Promise<string>
   /**
    * Resolves as soon as it is clear whether a task or a bare message answers (or the signal aborts), with the message
    * as JSON if so.
@@ -56,7 +55,7 @@ export interface Sent {
   /** Resolves within a turn of the event loop with the bare message if there is one by then; from now on it is a task. */
   now(): Promise<string | undefined>
   /** The task as JSON, as it stands now. */
-  task(options: SnapshotOptions): Promise<string>
+  task(options: SnapshotOptions): string | Promise<string>
 }
 
 /** What one read of a follower may hold in memory, in characters. */
@@ -76,6 +75,8 @@ export class TaskRuntime<Context> {
   #unwatch: () => void
   #heartbeat: NodeJS.Timeout
   #sweeper: NodeJS.Timeout
+  #lastContext: Context | undefined
+  #lastContextText = ''
   #closing: ConvokeError | undefined
   #closed: Promise<void> | undefined
   /** Nothing happens here any more; who still follows a task is let go. */
@@ -144,9 +145,9 @@ export class TaskRuntime<Context> {
     this.#admit()
     const id = randomUUID()
     const contextId = message.contextId ?? randomUUID()
-    const mine: Message = { ...message, taskId: id, contextId }
+    const mine = address(message, id, contextId)
     const work = this.#options.execute({
-      request: { ...request, message: mine },
+      request: replaceMessage(request, mine),
       taskId: id,
       contextId,
       message: mine,
@@ -161,7 +162,7 @@ export class TaskRuntime<Context> {
         messageId,
         message: mine,
         metadata: metadata === undefined ? null : JSON.stringify(metadata),
-        request: JSON.stringify({ metadata: request.metadata, context: request.context }),
+        request: this.#storedRequest(request),
       },
       work,
     )
@@ -177,11 +178,11 @@ export class TaskRuntime<Context> {
     return taskText(row, await this.#artifacts(row), options)
   }
 
-  /** Any task as JSON, whoever owns it; for what the node itself sends out. Throws `task_not_found`. */
-  async peek(id: string): Promise<string> {
+  /** Any task as JSON, whoever owns it, and the seq of its last event; for what the node itself sends out. Throws `task_not_found`. */
+  async peek(id: string): Promise<{ seq: number; text: string }> {
     const row = this.#runs.get(id)?.row ?? (await this.#store.load(id))
     if (row === undefined) throw notFound(id)
-    return taskText(row, await this.#artifacts(row))
+    return { seq: row.lastSeq, text: taskText(row, await this.#artifacts(row)) }
   }
 
   /** One page of the owner's tasks as JSON texts, newest status first; `next` is where the next page begins, if there is one. */
@@ -239,6 +240,7 @@ export class TaskRuntime<Context> {
       const run = this.#runs.get(id)
       const near = run?.tailAfter(cursor)
       if (near?.length === 0) {
+        if (untilRest && run?.waiting === true) return
         await this.#wakeups.wait(id, signal).woken
         continue
       }
@@ -256,7 +258,10 @@ export class TaskRuntime<Context> {
       const row = await this.#store.load(id, owner)
       const isOver =
         row === undefined || ((isTerminal(row.state) || (untilRest && row.worker === null)) && row.lastSeq <= cursor)
-      if (isOver) return waiter?.cancel()
+      if (isOver) waiter?.cancel()
+      if (row === undefined)
+        throw new ConvokeError('task_not_found', `Task "${id}" was cleared away while it was read.`)
+      if (isOver) return
       if (row.artifacts !== null) {
         waiter?.cancel()
         yield [{ seq: row.lastSeq, text: `{"task":${taskText(row, row.artifacts)}}` }]
@@ -275,8 +280,12 @@ export class TaskRuntime<Context> {
     const run = this.#runs.get(id)
     if (run?.owner === owner) {
       run.stop(reason)
-      // A run that is lost meanwhile leaves its task to another worker; the row says what became of it.
-      await run.settled().catch(() => {})
+      try {
+        await run.settledOrStalled()
+      } catch (error) {
+        // A run that is lost meanwhile leaves its task to another worker; the row says what became of it.
+        if (!run.over) throw error
+      }
     } else {
       const row = await this.#row(owner, id)
       if (isTerminal(row.state)) throw notCancelable(id, row.state)
@@ -289,11 +298,14 @@ export class TaskRuntime<Context> {
 
   /** A task that does not run here: at rest it is ended at once, held by another worker that one is asked. */
   async #cancelElsewhere(row: TaskRow, reason: ConvokeError): Promise<void> {
-    const taken = await this.#store.acquire(row.id, this.#worker, { now: Date.now(), leaseMs: this.#options.leaseMs })
-    if (taken !== undefined) return this.#end(taken, reason, 'TASK_STATE_CANCELED')
-    await this.#store.requestCancel(row.id)
+    let asked = false
     for (;;) {
-      // The other worker hears of it with its next heartbeat; the hint that it is done may be lost.
+      const lease = { now: Date.now(), leaseMs: this.#options.leaseMs }
+      const taken = await this.#store.acquire(row.id, this.#worker, lease)
+      if (taken !== undefined) return this.#end(taken, reason, 'TASK_STATE_CANCELED')
+      if (!asked) await this.#store.requestCancel(row.id)
+      asked = true
+      // The other worker hears of it with its next heartbeat, if it lives; the hint that it is done may be lost.
       const waiter = this.#wakeups.wait(row.id, AbortSignal.timeout(1000))
       const now = await this.#store.load(row.id)
       if (now === undefined || isTerminal(now.state)) return waiter.cancel()
@@ -341,6 +353,10 @@ export class TaskRuntime<Context> {
   async sweep(): Promise<void> {
     const now = Date.now()
     const step = 200
+    const late = new ConvokeError('timeout', 'The question was not answered in time.')
+    for (const run of [...this.#runs.values()]) {
+      if (run.askedAt !== undefined && run.askedAt < now - this.#options.retentionMs) run.stop(late)
+    }
     try {
       while ((await this.#store.expire(now - this.#options.retentionMs, step)) === step) await nextTurn()
       for (;;) {
@@ -404,9 +420,12 @@ export class TaskRuntime<Context> {
       const text = `Task "${id}" belongs to another context than "${message.contextId}".`
       throw new ConvokeError('invalid_params', text, { issues: [{ path: '/message/contextId', message: text }] })
     }
-    const mine: Message = { ...message, contextId: row.contextId }
+    const mine = address(message, id, row.contextId)
     const run = this.#runs.get(id)
-    if (this.#options.deduplicate && run?.has(message.messageId) === true) return this.#sent(run, false)
+    if (this.#options.deduplicate) {
+      if (run?.has(message.messageId) === true) return this.#sent(run, false)
+      if (run === undefined && hasMessage(row, message.messageId)) return this.#repeat(row)
+    }
     if (isTerminal(row.state)) {
       throw new ConvokeError(
         'unsupported_operation',
@@ -415,20 +434,31 @@ export class TaskRuntime<Context> {
     }
     if (run !== undefined) {
       if (!run.asking) throw new ConvokeError('unsupported_operation', `Task "${id}" is running and asks for nothing.`)
-      const after = row.lastSeq
-      await run.answer(mine)
-      return this.#sent(run, true, after)
+      // Put together before the work goes on, so that nothing stands both in it and behind it.
+      let begin: Sent['begin']
+      await run.answer(mine, () => (begin = snapshotNow(run)))
+      return this.#sent(run, true, begin ?? (await this.peek(id)))
     }
-    const history = JSON.parse(row.history) as Message[]
-    const isRepeat = history.some((known) => known.messageId === message.messageId)
-    if (isRepeat && this.#options.deduplicate) return this.#repeat(row)
     this.#admit()
     const taken = await this.#store.acquire(id, this.#worker, { now: Date.now(), leaseMs: this.#options.leaseMs })
     if (taken === undefined) throw new ConvokeError('unavailable', `Task "${id}" is busy on another replica.`)
     const resumed = this.#resume(taken, mine)
-    await resumed.persist()
-    resumed.start()
-    return this.#sent(resumed, true, taken.lastSeq)
+    // A store that cannot write now is told to the sender; the work begins all the same once the message is durable.
+    let begin: Sent['begin']
+    await resumed.persistThenStart(async () => {
+      begin = await this.peek(id)
+    })
+    return this.#sent(resumed, true, begin)
+  }
+
+  /** What the store keeps of a request. The context is the same object for all calls of a caller, mostly. */
+  #storedRequest({ metadata, context }: TaskRequest<Context>): string {
+    if (context !== this.#lastContext) {
+      this.#lastContext = context
+      this.#lastContextText = JSON.stringify(context)
+    }
+    const text = this.#lastContextText
+    return metadata === undefined ? `{"context":${text}}` : `{"metadata":${JSON.stringify(metadata)},"context":${text}}`
   }
 
   /** A new run of a task that this worker has just taken; `message` is the one that woke it. */
@@ -440,12 +470,8 @@ export class TaskRuntime<Context> {
     const first = history[0]
     if (first === undefined) throw new ConvokeError('internal', `Task ${row.id} has no first message.`)
     const stored = JSON.parse(row.request) as { metadata?: JsonObject; context: Context }
-    const request: TaskRequest<Context> = {
-      owner: row.owner,
-      message: first,
-      context: stored.context,
-      ...(stored.metadata === undefined ? {} : { metadata: stored.metadata }),
-    }
+    const { metadata, context } = stored
+    const request: TaskRequest<Context> = { owner: row.owner, message: first, metadata, context }
     const { id: taskId, contextId } = row
     const work = change(this.#options.execute({ request, taskId, contextId, message: message ?? first, history }))
     // Repeatable work begins at its beginning, and its questions were answered already.
@@ -459,63 +485,36 @@ export class TaskRuntime<Context> {
 
   #repeat(row: TaskRow): Sent {
     const reply = row.reply ?? undefined
-    const settled = (): Promise<string | undefined> => Promise.resolve(reply)
+    const decided = (): Promise<string | undefined> => Promise.resolve(reply)
     const task = (options: SnapshotOptions): Promise<string> => this.get(row.owner, row.id, options)
     return {
       taskId: row.id,
       fresh: false,
-      after: 0,
-      settled,
-      decided: settled,
-      now: settled,
+      settled: () => Promise.resolve(),
+      answer: async (options) => (reply === undefined ? `{"task":${await task(options)}}` : `{"message":${reply}}`),
+      decided,
+      now: decided,
       persisted: () => Promise.resolve(),
       task,
     }
   }
 
-  #sent(run: Run, fresh: boolean, after = 0): Sent {
-    const reply = (): string | undefined => run.row?.reply ?? undefined
-    return {
-      taskId: run.id,
-      fresh,
-      after,
-      settled: async () => {
-        await run.settled()
-        return reply()
-      },
-      decided: async (signal) => {
-        while (this.#runs.get(run.id) === run && signal?.aborted !== true && !(run.decided && run.row !== undefined)) {
-          await this.#wakeups.wait(run.id, signal).woken
-        }
-        run.show()
-        if (run.row === undefined && signal?.aborted !== true) await run.settled()
-        return reply()
-      },
-      persisted: () => run.persist(),
-      now: async () => {
-        if (!run.decided) await nextTurn()
-        run.show()
-        await run.persist()
-        return reply()
-      },
-      task: async (options) => {
-        if (run.row === undefined) await run.persist()
-        const { row } = run
-        return row === undefined
-          ? this.get(run.owner, run.id, options)
-          : taskText(row, await this.#artifacts(row, run), options)
-      },
-    }
+  #sent(run: Run, fresh: boolean, begin?: Sent['begin']): Sent {
+    return new SentToRun(run, fresh, begin, this.#wakeups, (options) => this.#snapshotOf(run, options))
   }
 
-  async #artifacts(row: TaskRow, run = this.#runs.get(row.id)): Promise<string> {
+  #snapshotOf(run: Run, options: SnapshotOptions): string | Promise<string> {
+    const { row } = run
+    if (row === undefined) return run.persist().then(() => this.get(run.owner, run.id, options))
+    const tail = run.tailAfter(0)
+    if (tail === undefined) return this.#artifacts(row).then((artifacts) => taskText(row, artifacts, options))
+    return taskText(row, foldOf(tail), options)
+  }
+
+  async #artifacts(row: TaskRow): Promise<string> {
     if (row.artifacts !== null) return row.artifacts
-    const tail = run?.tailAfter(0)
-    if (tail !== undefined) {
-      const fold = new ArtifactFold()
-      fold.add(tail)
-      return fold.toText()
-    }
+    const tail = this.#runs.get(row.id)?.tailAfter(0)
+    if (tail !== undefined) return foldOf(tail)
     return this.#foldStored(row.id, row.lastSeq)
   }
 
@@ -532,7 +531,12 @@ export class TaskRuntime<Context> {
   }
 
   #admit(): void {
-    if (this.#runs.size < this.#options.maxRuns) return
+    const { maxRuns } = this.#options
+    if (this.#runs.size < maxRuns) return
+    // Who waits for an answer does not work; but that is not without a limit, either.
+    let waiting = 0
+    for (const run of this.#runs.values()) if (run.asking) waiting++
+    if (this.#runs.size - waiting < maxRuns && waiting < maxRuns) return
     const text = `The node runs ${this.#runs.size} tasks, which is all it may. Try again later.`
     throw new ConvokeError('rate_limited', text, { retryAfterMs: 1000 })
   }
@@ -556,19 +560,112 @@ export class TaskRuntime<Context> {
   }
 
   async #beat(): Promise<void> {
-    if (this.#runs.size === 0) return
     try {
-      const ids = await this.#store.heartbeat(this.#worker, { now: Date.now(), leaseMs: this.#options.leaseMs })
-      for (const id of ids)
-        this.#runs.get(id)?.stop(new ConvokeError('canceled', 'The task was cancelled by its caller.'))
+      // First what is ours: a lease that ran out while this process was busy is still nobody else's.
+      if (this.#runs.size > 0) {
+        const ids = await this.#store.heartbeat(this.#worker, { now: Date.now(), leaseMs: this.#options.leaseMs })
+        const canceled = new ConvokeError('canceled', 'The task was cancelled by its caller.')
+        for (const id of ids) this.#runs.get(id)?.stop(canceled)
+      }
+      // Then workers that died since the start, and runs of this one that were lost.
+      if (this.#closing === undefined) await this.recover()
     } catch (error) {
       this.#options.log.warn({ error }, 'The leases of running tasks could not be renewed.')
     }
   }
 }
 
+/** What became of a message whose task runs here. */
+class SentToRun implements Sent {
+  readonly taskId: string
+  readonly fresh: boolean
+  readonly begin: Sent['begin']
+  readonly task: Sent['task']
+  readonly #run: Run
+  readonly #wakeups: Wakeups
+
+  constructor(run: Run, fresh: boolean, begin: Sent['begin'], wakeups: Wakeups, task: Sent['task']) {
+    this.taskId = run.id
+    this.fresh = fresh
+    this.begin = begin
+    this.task = task
+    this.#run = run
+    this.#wakeups = wakeups
+  }
+
+  settled(): Promise<void> {
+    return this.#run.settled()
+  }
+
+  async answer(options: SnapshotOptions): Promise<string> {
+    await this.#run.settled()
+    const reply = this.#reply()
+    return reply === undefined ? `{"task":${await this.task(options)}}` : `{"message":${reply}}`
+  }
+
+  async decided(signal?: AbortSignal): Promise<string | undefined> {
+    const run = this.#run
+    while (!run.over && signal?.aborted !== true && !(run.decided && run.row !== undefined)) {
+      await this.#wakeups.wait(run.id, signal).woken
+    }
+    run.show()
+    if (run.row === undefined && signal?.aborted !== true) await run.settled()
+    return this.#reply()
+  }
+
+  async now(): Promise<string | undefined> {
+    if (!this.#run.decided) await nextTurn()
+    this.#run.show()
+    await this.#run.persist()
+    return this.#reply()
+  }
+
+  persisted(): Promise<void> {
+    return this.#run.persist()
+  }
+
+  #reply(): string | undefined {
+    return this.#run.row?.reply ?? undefined
+  }
+}
+
+/** The message as part of a task. Field by field, because spreading makes objects that are slow to read and to write. */
+function address(message: Message, taskId: string, contextId: string): Message {
+  const { messageId, role, parts, metadata, extensions, referenceTaskIds } = message
+  const mine: Message = { messageId, contextId, taskId, role, parts }
+  if (metadata !== undefined) mine.metadata = metadata
+  if (extensions !== undefined) mine.extensions = extensions
+  if (referenceTaskIds !== undefined) mine.referenceTaskIds = referenceTaskIds
+  return mine
+}
+
+/** The task as it is committed, if all of it is at hand. */
+function snapshotNow(run: Run): Sent['begin'] {
+  const { row } = run
+  const tail = run.tailAfter(0)
+  if (row === undefined || tail === undefined) return undefined
+  return { seq: row.lastSeq, text: taskText(row, foldOf(tail)) }
+}
+
+function foldOf(events: readonly EventRecord[]): string {
+  const fold = new ArtifactFold()
+  fold.add(events)
+  return fold.toText()
+}
+
+/** Whether the message has reached the task already. */
+function hasMessage(row: TaskRow, messageId: string): boolean {
+  return (JSON.parse(row.history) as Message[]).some((known) => known.messageId === messageId)
+}
+
+function replaceMessage<Context>(request: TaskRequest<Context>, message: Message): TaskRequest<Context> {
+  const { owner, metadata, context } = request
+  return { owner, message, metadata, context }
+}
+
 function messageKey(owner: string, messageId: string): string {
-  return `${owner}\n${messageId}`
+  // The length in front keeps an owner and a message apart, whatever is in them.
+  return `${owner.length} ${owner} ${messageId}`
 }
 
 function notFound(id: string): ConvokeError {

@@ -3,7 +3,7 @@
  * stream and, sliced, the snapshot. The member order below is what makes slicing safe: whatever strings a caller
  * chose stand escaped, so the first bare match of a member name is the member.
  */
-import type { Artifact, Message, TaskStatus } from '../protocol/a2a.ts'
+import type { Artifact, Message, TaskState } from '../protocol/a2a.ts'
 import { keys } from '../protocol/extension.ts'
 import type { EventRecord, TaskRow } from '../store/store.ts'
 import type { JsonObject } from '../base/json.ts'
@@ -11,7 +11,7 @@ import type { JsonObject } from '../base/json.ts'
 const artifactEvent = '{"artifactUpdate":'
 const artifactMember = '"artifact":{'
 const statusEvent = '{"statusUpdate":'
-const newAttempt = `},"metadata":{"${keys.attempt}":`
+const newAttempt = new RegExp(`\\},"metadata":\\{"${keys.attempt}":\\d+\\}\\}\\}$`)
 const appendEvent = '{"artifactUpdate":{"append":true'
 const statePattern = /"status":\{"state":"(TASK_STATE_[A-Z_]+)"/
 const artifactIdPattern = /^\{"artifactId":("(?:[^"\\]|\\.)*")/
@@ -26,9 +26,10 @@ export function idMembers(ids: TaskIds): string {
   return `"taskId":${JSON.stringify(ids.id)},"contextId":${JSON.stringify(ids.contextId)}`
 }
 
-export function statusText(status: TaskStatus): string {
-  const message = status.message === undefined ? '' : `,"message":${JSON.stringify(status.message)}`
-  return `{"state":"${status.state}","timestamp":"${status.timestamp}"${message}}`
+/** A `TaskStatus` as JSON, its state first. */
+export function statusText(state: TaskState, timestamp: string, message?: Message): string {
+  const words = message === undefined ? '' : `,"message":${JSON.stringify(message)}`
+  return `{"state":"${state}","timestamp":"${timestamp}"${words}}`
 }
 
 export function statusEventText(members: string, status: string, metadata: JsonObject | undefined): string {
@@ -37,9 +38,13 @@ export function statusEventText(members: string, status: string, metadata: JsonO
 }
 
 export function artifactEventText(members: string, artifact: Artifact, append: boolean, lastChunk: boolean): string {
-  const { artifactId, ...rest } = artifact
-  const body = JSON.stringify(rest)
-  return `${artifactEvent}{"append":${append},"lastChunk":${lastChunk},${members},"artifact":{"artifactId":${JSON.stringify(artifactId)},${body.slice(1)}}}`
+  let ordered = JSON.stringify(artifact)
+  if (!ordered.startsWith('{"artifactId":')) {
+    // The fold finds an artifact's id at its beginning.
+    const { artifactId, ...rest } = artifact
+    ordered = JSON.stringify({ artifactId, ...rest })
+  }
+  return `${artifactEvent}{"append":${append},"lastChunk":${lastChunk},${members},"artifact":${ordered}}}`
 }
 
 /** The event with `lastChunk: true`, if it is a chunk of this artifact. */
@@ -68,7 +73,7 @@ export class ArtifactFold {
   add(events: readonly EventRecord[]): void {
     for (const { text } of events) {
       // Work that begins anew says everything again.
-      if (text.startsWith(statusEvent) && text.includes(newAttempt)) this.#artifacts.clear()
+      if (text.startsWith(statusEvent) && newAttempt.test(text.slice(-64))) this.#artifacts.clear()
       if (!text.startsWith(artifactEvent)) continue
       const artifact = text.slice(text.indexOf(artifactMember) + artifactMember.length - 1, -2)
       const id = artifactIdPattern.exec(artifact)?.[1] ?? ''

@@ -28,7 +28,7 @@ export interface Work {
   /** May end in a bare message, so nobody is shown a task before the first event. */
   readonly mayReply?: boolean
   /** Longest run in milliseconds; time spent waiting for answers does not count. */
-  readonly timeoutMs?: number
+  readonly timeoutMs?: number | undefined
   /** The work is refused before it begins: the task ends so, and `run` is not called. */
   readonly refusal?: Outcome
   /** The events, one by one, then how it ended. What it throws goes through {@link fail}. */
@@ -56,7 +56,7 @@ export interface TaskRequest<Context = unknown> {
   readonly owner: string
   readonly message: Message
   /** Metadata of the request, beside the message's own. */
-  readonly metadata?: JsonObject
+  readonly metadata?: JsonObject | undefined
   /** What the door knows of the call and the work needs: JSON, opaque here. */
   readonly context: Context
 }

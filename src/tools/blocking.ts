@@ -19,7 +19,7 @@ import { excerpt } from './value.ts'
 export interface Blocking {
   /** The module with the function, as `new URL('./primes-worker.js', import.meta.url)`, or an absolute path. */
   readonly module: string | URL
-  /** The name of the exported function `(params, context)`: plain, async or a generator. Default: `run`. */
+  /** The name of the exported function `(params, context)`: plain, async or a generator. Default: `run`, else `default`. */
   readonly export?: string
   /** The largest heap of the thread. A tool that needs more fails. Default: 1024. */
   readonly maxMemoryMb?: number
@@ -112,6 +112,7 @@ function toHref(module: string): string | undefined {
 
 /** What a running tool says in order. Progress and log overtake it. */
 type Piece = Extract<FromWorker, { type: 'chunk' | 'result' | 'thrown' }>
+type Note = Extract<FromWorker, { type: 'progress' | 'log' }>
 
 class Thread {
   readonly maxMemoryMb: number
@@ -156,8 +157,7 @@ class Thread {
   #receive(message: FromWorker): void {
     if (message.type === 'progress' || message.type === 'log') {
       Atomics.add(this.#counts, handled, 1)
-      if (message.type === 'progress') this.#context?.progress(message.progress)
-      else this.#context?.log[message.level](message.details, message.message)
+      this.#note(message)
       return
     }
     if (message.type !== 'chunk') {
@@ -165,6 +165,16 @@ class Thread {
       this.#context = undefined
     }
     void this.#messages?.push(message)
+  }
+
+  /** Nobody awaits this: what is thrown here would end the process, so it ends the call instead. */
+  #note(message: Note): void {
+    try {
+      if (message.type === 'progress') this.#context?.progress(message.progress)
+      else this.#context?.log[message.level](message.details, message.message)
+    } catch (error) {
+      void this.end(ConvokeError.from(error))
+    }
   }
 
   #ended(reason: ConvokeError): void {

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { ConvokeError } from '../base/errors.ts'
 import type { Logger } from '../base/log.ts'
 import { toolNamePattern } from '../protocol/extension.ts'
@@ -51,7 +51,10 @@ export async function loadTools(
         else if (known !== tool) warn(entry, `there is a tool "${tool.name}" already; rename one with \`name\`.`)
       }
     } catch (error) {
-      const message = error instanceof ConvokeError ? error.message : `cannot be loaded: ${reasonOf(error)}`
+      const message =
+        error instanceof ConvokeError
+          ? error.message
+          : `cannot be loaded: ${reasonOf(error)}${hintFor(entry, options.baseDir, error)}`
       warn(entry, message, error)
     }
   }
@@ -110,4 +113,15 @@ function locate(module: string, baseDir: string): string {
 
 function reasonOf(error: unknown): string {
   return error instanceof Error ? clip(`${error.name}: ${error.message}`, 500) : excerpt(error)
+}
+
+/** What to do about it, where Node's own words do not say so. */
+function hintFor({ module }: ToolEntry, baseDir: string, error: unknown): string {
+  if (!(error instanceof Error)) return ''
+  if ('code' in error && /^ERR_(UNKNOWN_FILE|UNSUPPORTED)/.test(String(error.code)) && /\.[cm]?tsx?$/.test(module)) {
+    return '. Compile it to JavaScript first, and name the .js file.'
+  }
+  // Node does not say where a module cannot be parsed. Missing exports and bad JSON are SyntaxErrors too, and say it.
+  const isUnparsed = error instanceof SyntaxError && !/does not provide an export|JSON/.test(error.stack ?? '')
+  return isUnparsed ? `. To see where, try node --check ${fileURLToPath(locate(module, baseDir))}` : ''
 }

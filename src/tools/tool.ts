@@ -2,6 +2,7 @@
 import type { Issue } from '../base/errors.ts'
 import type { Json, JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
+import type { StandardSchema } from './standard.ts'
 
 /** A JSON Schema, draft-07 or 2020-12 (told apart by `$schema`; without it 2020-12). */
 export type JsonSchema = JsonObject
@@ -36,8 +37,8 @@ export interface Progress {
 export interface Question {
   /** What to ask, for people. */
   readonly message: string
-  /** What the answer must look like. With it the answer is validated data; without it it is text. */
-  readonly schema?: JsonSchema
+  /** What the answer must look like: a JSON Schema, or a Standard Schema. With it the answer is validated data; without it it is text. */
+  readonly schema?: JsonSchema | StandardSchema
 }
 
 export interface Caller {

@@ -1,6 +1,7 @@
 /** The main module of a worker thread: runs one blocking tool after another. Knows nothing of the node. */
 import { parentPort } from 'node:worker_threads'
 import { ConvokeError } from '../base/errors.ts'
+import { isObject } from '../base/json.ts'
 import { describeIssues } from './issues.ts'
 import type { Progress } from './tool.ts'
 import {
@@ -18,6 +19,9 @@ import { findNotJson } from './value.ts'
 
 if (parentPort === null) throw new Error('This module runs in a worker thread only.')
 const port = parentPort
+
+/** Which export is run unless another one is named; without it the default one. */
+const usualExport = 'run'
 
 type Order = Extract<ToWorker, { type: 'run' }>
 
@@ -49,7 +53,8 @@ async function run(order: Order): Promise<void> {
 async function work(order: Order, notes: Notes): Promise<unknown> {
   const tool = await load(order, notes)
   if (typeof tool !== 'function') {
-    throw new Error(`The module of this blocking tool has no function \`${order.exportName}\` among its exports.`)
+    const looked = order.exportName === usualExport ? '`run`, and no default one,' : `\`${order.exportName}\``
+    throw new Error(`The module of this blocking tool has no function ${looked} among its exports.`)
   }
   const context: BlockingContext = {
     call: order.call,
@@ -84,7 +89,8 @@ async function work(order: Order, notes: Notes): Promise<unknown> {
 
 async function load({ module, exportName }: Order, notes: Notes): Promise<unknown> {
   try {
-    return ((await import(module)) as Record<string, unknown>)[exportName]
+    const exported = (await import(module)) as Record<string, unknown>
+    return exported[exportName] ?? (exportName === usualExport ? exported['default'] : undefined)
   } catch (error) {
     // Why is for the log: it names files of this machine.
     const reason = error instanceof Error ? (error.stack ?? error.message) : String(error)
@@ -111,7 +117,9 @@ class Notes {
   }
 
   progress(progress: Progress): void {
-    this.#progress = progress
+    checkProgress(progress)
+    // A copy: it may be posted later, and the tool may use its object again.
+    this.#progress = { ...progress }
     if (this.#hasRoom()) this.flush()
   }
 
@@ -142,6 +150,14 @@ class Notes {
   #count(): void {
     Atomics.add(this.#counters, posted, 1)
   }
+}
+
+/** Here, where the stack has the tool's own line: a clone carries what JSON does not, and the node could not send it. */
+function checkProgress(progress: unknown): void {
+  const issue = isObject(progress) ? findNotJson(progress) : { path: '', message: 'must be an object' }
+  if (issue === undefined && Number.isFinite((progress as Progress).progress)) return
+  const said = describeIssues([issue ?? { path: '/progress', message: 'must be a number' }])
+  throw new TypeError(`context.progress takes { progress, total?, message? }, with finite numbers: ${said}`)
 }
 
 function post(message: FromWorker): void {

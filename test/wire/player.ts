@@ -139,6 +139,8 @@ export class Player {
   #fits(actual: unknown, golden: string): boolean {
     if (golden === '<ms>') return typeof actual === 'number' && actual >= 0
     if (golden === '<attempt>') return typeof actual === 'number' && actual > 1
+    // Whether the last chunk had left when the tool returned.
+    if (golden === '<boolean>') return typeof actual === 'boolean'
     if (typeof actual !== 'string' || actual === '') return false
     if (golden === '<time>') return time.test(actual)
     const name = /^<id:(.*)>$/.exec(golden)?.[1]
