@@ -39,7 +39,7 @@ export interface Played {
 }
 
 const id = /<id:([a-z0-9]+)>/g
-const placeholder = /^<(id(:[a-z0-9]+)?|time|ms|attempt|text(:[^]*)?)>$/
+const placeholder = /^<(id(:[a-z0-9]+)?|time|ms|attempt|boolean|text(:[^]*)?)>$/
 const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 export interface Addresses {
