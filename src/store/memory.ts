@@ -19,14 +19,20 @@ const defaultMaxBytes = 64 * 1024 * 1024
 
 // What the objects around the texts weigh, measured with 1,000,000 small tasks on Node 20 and rounded up.
 const bytesPerTask = 768
-const bytesPerEvent = 48
+
+/** Texts of a row that stand in front of the events in a packed task. */
+const rowTexts = 6
 
 interface Entry {
-  /** Replaced, never changed: whoever was handed one keeps a snapshot. */
+  /** Replaced, never changed: whoever was handed one keeps a snapshot. Without its texts once they are packed. */
   row: TaskRow
-  /** Event `seq` stands at `seq - 1`. */
+  /** Event `seq` stands at `seq - 1`. Empty once they are packed. */
   events: EventRecord[]
-  eventChars: number
+  /**
+   * All texts of a finished task as one, a line each. A collection copies what lives through it piece by piece: a
+   * hundred strings and ropes a task cost more there than the call that made them.
+   */
+  packed: string | undefined
   pushes: Map<string, PushRow> | undefined
   /** What it counts for once it is finished. */
   bytes: number
@@ -83,7 +89,7 @@ class MemoryStore implements Store {
     this.#assertOpen()
     let owner = this.#owners.get(task.owner)
     const known = owner?.byMessage.get(task.messageId)
-    if (known) return { created: false, row: known.row }
+    if (known) return { created: false, row: wholeRow(known) }
     if (this.#tasks.has(task.id))
       throw new ConvokeError('conflict', `There is a task with the id "${task.id}" already.`)
     assertDense(change, 0)
@@ -116,7 +122,7 @@ class MemoryStore implements Store {
     const entry: Entry = {
       row,
       events: [],
-      eventChars: 0,
+      packed: undefined,
       pushes: undefined,
       bytes: 0,
       owner,
@@ -163,18 +169,21 @@ class MemoryStore implements Store {
 
   async load(id: string, owner?: string): Promise<TaskRow | undefined> {
     this.#assertOpen()
-    const row = this.#tasks.get(id)?.row
-    return owner === undefined || row?.owner === owner ? row : undefined
+    const entry = this.#tasks.get(id)
+    if (entry === undefined || (owner !== undefined && entry.row.owner !== owner)) return undefined
+    return wholeRow(entry)
   }
 
   async loadByMessage(owner: string, messageId: string): Promise<TaskRow | undefined> {
     this.#assertOpen()
-    return this.#owners.get(owner)?.byMessage.get(messageId)?.row
+    const entry = this.#owners.get(owner)?.byMessage.get(messageId)
+    return entry === undefined ? undefined : wholeRow(entry)
   }
 
   async read(id: string, after: number, maxBytes: number): Promise<EventRecord[]> {
     this.#assertOpen()
-    const events = this.#tasks.get(id)?.events ?? []
+    const entry = this.#tasks.get(id)
+    const events = entry === undefined ? [] : allEvents(entry)
     const start = Math.max(0, after)
     let end = start
     for (let bytes = 0; end < events.length; end++) {
@@ -189,7 +198,7 @@ class MemoryStore implements Store {
     const { contextId, state, statusFrom, limit, after } = query
     const owner = this.#owners.get(query.owner)
     const filtered = contextId !== undefined || state !== undefined || statusFrom !== undefined
-    const rows: TaskRow[] = []
+    const page: Entry[] = []
     let matching = 0
     let full = false
     for (let entry = owner?.newest; entry; entry = entry.older) {
@@ -200,12 +209,12 @@ class MemoryStore implements Store {
       matching++
       if (after && (row.statusAt > after.statusAt || (row.statusAt === after.statusAt && row.id >= after.id))) continue
       // Equal times stand in any order: a page is full only when the time of its last row has passed.
-      full ||= rows.length >= limit && row.statusAt !== rows.at(-1)?.statusAt
-      if (!full) rows.push(row)
+      full ||= page.length >= limit && row.statusAt !== page.at(-1)?.row.statusAt
+      if (!full) page.push(entry)
       else if (!filtered) break
     }
-    rows.sort(newestFirst)
-    return { rows: rows.slice(0, limit), total: filtered ? matching : (owner?.listed ?? 0) }
+    page.sort((a, b) => newestFirst(a.row, b.row))
+    return { rows: page.slice(0, limit).map(wholeRow), total: filtered ? matching : (owner?.listed ?? 0) }
   }
 
   async requestCancel(id: string): Promise<void> {
@@ -303,7 +312,8 @@ class MemoryStore implements Store {
     const ids: string[] = []
     for (let i = this.#head; i < this.#finished.length && ids.length < limit; i++) {
       const entry = this.#finished[i]
-      if (!entry || entry.row.statusAt >= before || entry.events.length === 0 || !isTerminal(entry.row.state)) continue
+      if (!entry || entry.row.statusAt >= before || !isTerminal(entry.row.state)) continue
+      if (entry.row.lastSeq === 0 || entry.row.artifacts !== null) continue
       if (!hasUnserved(entry)) ids.push(entry.row.id)
     }
     return ids
@@ -313,13 +323,12 @@ class MemoryStore implements Store {
     this.#assertOpen()
     const entry = this.#tasks.get(id)
     if (!entry || !isTerminal(entry.row.state)) return
-    const next = copyOf(entry.row)
+    const next = copyOf(wholeRow(entry))
     next.artifacts = artifacts
     entry.row = next
     entry.events = []
-    entry.eventChars = 0
     this.#finishedBytes -= entry.bytes
-    entry.bytes = weigh(entry)
+    pack(entry)
     this.#finishedBytes += entry.bytes
   }
 
@@ -359,10 +368,7 @@ class MemoryStore implements Store {
 
   /** What create and commit have in common once the row is in place. */
   #written(entry: Entry, change: Change): void {
-    for (const event of change.events ?? []) {
-      entry.events.push(event)
-      entry.eventChars += event.text.length
-    }
+    for (const event of change.events ?? []) entry.events.push(event)
     if (!change.status) return
     unlink(entry)
     link(entry)
@@ -391,7 +397,7 @@ class MemoryStore implements Store {
   }
 
   #finish(entry: Entry): void {
-    entry.bytes = weigh(entry)
+    pack(entry)
     this.#finishedBytes += entry.bytes
     this.#finished.push(entry)
     this.#finishedCount++
@@ -461,16 +467,49 @@ function assertDense(change: Change, lastSeq: number): void {
   }
 }
 
-function weigh({ row, events, eventChars }: Entry): number {
-  const chars =
-    eventChars +
-    row.status.length +
-    row.history.length +
-    row.request.length +
-    (row.metadata?.length ?? 0) +
-    (row.reply?.length ?? 0) +
-    (row.artifacts?.length ?? 0)
-  return 2 * chars + bytesPerTask + bytesPerEvent * events.length
+/** Makes one text of all that a finished task holds, and weighs it. */
+function pack(entry: Entry): void {
+  const { row, events } = entry
+  let text = `${row.status}\n${row.history}\n${row.metadata ?? ''}\n${row.request}\n${row.reply ?? ''}\n${row.artifacts ?? ''}`
+  for (const event of events) text += `\n${event.text}`
+  // Reading a character makes V8 copy the pieces into one flat string and let go of them.
+  text.charCodeAt(0)
+  entry.packed = text
+  entry.bytes = 2 * text.length + bytesPerTask
+  entry.events = noEvents
+  const slim = copyOf(row)
+  slim.status = slim.history = slim.request = ''
+  slim.metadata = row.metadata === null ? null : ''
+  slim.reply = row.reply === null ? null : ''
+  slim.artifacts = row.artifacts === null ? null : ''
+  entry.row = slim
+}
+
+/** A finished task gets no more events, so one empty list does for all. */
+const noEvents: EventRecord[] = []
+
+function wholeRow({ row, packed }: Entry): TaskRow {
+  if (packed === undefined) return row
+  const [status = '', history = '', metadata = '', request = '', reply = '', artifacts = ''] = packed.split(
+    '\n',
+    rowTexts,
+  )
+  const whole = copyOf(row)
+  whole.status = status
+  whole.history = history
+  whole.request = request
+  if (row.metadata !== null) whole.metadata = metadata
+  if (row.reply !== null) whole.reply = reply
+  if (row.artifacts !== null) whole.artifacts = artifacts
+  return whole
+}
+
+function allEvents({ events, packed }: Entry): EventRecord[] {
+  if (packed === undefined) return events
+  return packed
+    .split('\n')
+    .slice(rowTexts)
+    .map((text, index) => ({ seq: index + 1, text }))
 }
 
 function newestFirst(a: TaskRow, b: TaskRow): number {
