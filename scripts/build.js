@@ -7,9 +7,13 @@ import { fileURLToPath } from 'node:url'
 const at = (path) => fileURLToPath(new URL(`../${path}`, import.meta.url))
 const fresh = at(`.dist-${process.pid}`)
 
-const { status } = spawnSync(process.execPath, [at('node_modules/typescript/bin/tsc'), '-p', at(''), '--outDir', fresh], {
-  stdio: 'inherit',
-})
+const { status } = spawnSync(
+  process.execPath,
+  [at('node_modules/typescript/bin/tsc'), '-p', at(''), '--outDir', fresh],
+  {
+    stdio: 'inherit',
+  },
+)
 if (status === 0) {
   chmodSync(`${fresh}/cli/main.js`, 0o755)
   rmSync(at('dist'), { recursive: true, force: true })

@@ -16,6 +16,7 @@ export type {
 export type { Artifact, Message, Part, Task } from './protocol/a2a.ts'
 export type { MessageContext, MessageEvent, MessageHandler, MessageOutcome } from './server/message-handler.ts'
 export { defineTool } from './tools/define.ts'
+export { toOpenAi, toParameters, type OpenAiTool, type ParameterSchema } from './tools/definitions.ts'
 export { KeyError, LocalToolRegistry, ValueError, type McpStyleTool, type ToolFilter } from './tools/local.ts'
 export { ToolManager, type ToolCallOptions, type ToolManagerOptions, type ToolResult } from './tools/manager.ts'
 export type {
@@ -27,6 +28,7 @@ export type {
   Tool,
   ToolContext,
   ToolEvent,
+  ToolKind,
   ToolSpace,
   ToolTraits,
   ToolValue,

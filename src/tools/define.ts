@@ -105,6 +105,7 @@ function createTool(definition: unknown): Tool {
     name,
     description,
     input: inputSchema,
+    kind: 'local',
     traits: traits === undefined ? noTraits : toTraits(name, traits),
     run: run === undefined ? blockingRun(name, blocking) : toRun(run as UserRun),
   }

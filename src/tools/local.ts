@@ -8,7 +8,7 @@ import { isDefinedTool, toRun } from './define.ts'
 import { createSpace } from './invoke.ts'
 import { describeIssues } from './issues.ts'
 import { checkInputSchema, checkSchema } from './schema-check.ts'
-import type { Caller, JsonSchema, Tool, ToolSpace, ToolValue } from './tool.ts'
+import type { Caller, JsonSchema, Tool, ToolKind, ToolSpace, ToolValue } from './tool.ts'
 import { excerpt } from './value.ts'
 
 /** No tool of that name. */
@@ -35,6 +35,7 @@ export interface McpStyleTool {
 
 export interface ToolFilter {
   readonly category?: string
+  readonly kind?: ToolKind
   /** Whether they stand on the card. */
   readonly published?: boolean
 }
@@ -137,6 +138,7 @@ export class LocalToolRegistry {
     for (const { tool, problem } of this.#entries.values()) {
       if (problem !== undefined) continue
       if (filter.category !== undefined && tool.traits.category !== filter.category) continue
+      if (filter.kind !== undefined && tool.kind !== filter.kind) continue
       if (filter.published !== undefined && (tool.traits.published ?? true) !== filter.published) continue
       tools.push(tool)
     }
@@ -234,6 +236,7 @@ function mcpStyleEntry(given: McpStyleTool): Entry {
     name,
     description,
     input: hasSchema ? input_schema : { type: 'object' },
+    kind: 'custom',
     traits: hasSchema ? {} : { published: false },
     run: toRun((args) => given.call(args as JsonObject)),
   }

@@ -91,6 +91,9 @@ export type Refined =
   | { readonly value: unknown; readonly issues?: undefined }
   | { readonly value?: undefined; readonly issues: readonly Issue[] }
 
+/** Where a tool comes from: a function of this process, an MCP server, another A2A agent, or anything else. */
+export type ToolKind = 'local' | 'mcp' | 'a2a' | 'custom'
+
 /** A tool as everything inside the node sees it. `defineTool` makes one; `callTool` calls it. */
 export interface Tool {
   /** `^[A-Za-z0-9_-]{1,64}$` */
@@ -99,6 +102,7 @@ export interface Tool {
   readonly input: JsonSchema
   readonly output?: JsonSchema
   readonly traits: ToolTraits
+  readonly kind: ToolKind
   /** What JSON Schema cannot say about the params: runs behind the input schema, and gives what `run` gets. */
   refine?(params: JsonObject): Refined | Promise<Refined>
   /** Puts the result in shape, before the output schema has the last word. */
