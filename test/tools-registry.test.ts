@@ -18,7 +18,8 @@ function foreign(name: string, input: Tool['input']): Tool {
     name,
     description: '',
     input,
-    traits: {},
+    kind: 'custom',
+  traits: {},
     run: async function* () {
       yield* []
       return name
