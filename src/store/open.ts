@@ -18,7 +18,13 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   }
   if (url.startsWith('sqlite:') && url.length > 'sqlite:'.length) {
     const { openSqliteStore } = await import('./sqlite.ts')
-    return openSqliteStore({ ...options, path: url.slice('sqlite:'.length) })
+    try {
+      return openSqliteStore({ ...options, path: url.slice('sqlite:'.length) })
+    } catch (cause) {
+      if ((cause as NodeJS.ErrnoException).code !== 'ERR_DLOPEN_FAILED') throw cause
+      const text = `The SQLite driver was built for another Node than ${process.version}. Run "npm rebuild better-sqlite3" with this one.`
+      throw new ConvokeError('config', text, { cause })
+    }
   }
   throw new ConvokeError(
     'config',

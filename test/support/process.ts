@@ -22,14 +22,30 @@ export interface NodeProcess {
   ended(): Promise<number | null>
   /** Sends a signal, and waits for the end. */
   end(signal: NodeJS.Signals): Promise<number | null>
+  /** What it has logged so far. */
+  log(): string
+}
+
+export interface Serving {
+  /** The module of the tools. Default: `recovery-tools.js`. */
+  readonly module?: string
+  /** The module of the message handler. */
+  readonly handler?: string
+  /** Default: `silent`. */
+  readonly logLevel?: string
 }
 
 /** Serves the tools of `recovery-tools.js` from a store in `folder`; gone when the test is over. */
-export async function serve(folder: string, server: Record<string, unknown> = {}): Promise<NodeProcess> {
+export async function serve(
+  folder: string,
+  server: Record<string, unknown> = {},
+  { module = tools, handler, logLevel = 'silent' }: Serving = {},
+): Promise<NodeProcess> {
   const config = join(folder, 'convoke.json')
-  const options = { agent: { id: 'alice' }, server, store: { url: 'sqlite:./node.db' }, tools: [{ module: tools }] }
+  const agent = { id: 'alice', ...(handler === undefined ? {} : { module: handler }) }
+  const options = { agent, server, store: { url: 'sqlite:./node.db' }, tools: [{ module }] }
   await writeFile(config, JSON.stringify(options))
-  const child = fork(main, ['serve', '--config', config, '--port', '0', '-o', 'json', '--log-level', 'silent'], {
+  const child = fork(main, ['serve', '--config', config, '--port', '0', '-o', 'json', '--log-level', logLevel], {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   })
   const exited = once(child, 'exit').then(([code]) => code as number | null)
@@ -63,5 +79,6 @@ export async function serve(folder: string, server: Record<string, unknown> = {}
       child.kill(signal)
       return within(exited, `the node to end after ${signal}`)
     },
+    log: () => stderr,
   }
 }
