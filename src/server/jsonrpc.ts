@@ -94,7 +94,8 @@ export class JsonRpcDoor {
       echoExtension(req, res)
       const prefix = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":`
       if (typeof result === 'string') return sendText(res, 200, json, `${prefix}${result}}`)
-      await this.#stream(res, result, prefix, id)
+      // It never rejects, and nothing of the call is needed any more: a stream may stay open for days.
+      void this.#stream(res, result, prefix, id)
     } catch (error) {
       this.#fail(req, res, id, error)
     }

@@ -3,6 +3,7 @@
  * it: a reader that stalls costs one batch, and its cursor stands still.
  */
 import type { ServerResponse } from 'node:http'
+import type { EventRecord } from '../store/store.ts'
 import type { EventStream } from './operations.ts'
 
 export interface SseOptions {
@@ -11,8 +12,6 @@ export interface SseOptions {
   /** What stands in front of and behind each event's JSON on its `data` line. */
   readonly prefix: string
   readonly suffix: string
-  /** Turns an event's JSON into what this reader understands. Default: as it is. */
-  readonly translate?: (text: string) => string | undefined
   /** The `data` line for a stream that breaks off. */
   readonly onError: (error: unknown) => string
 }
@@ -26,7 +25,6 @@ const headers = {
 
 /** Writes the events until they end or the reader is gone. Ends the response; never rejects. */
 export async function writeEvents(res: ServerResponse, events: EventStream, options: SseOptions): Promise<void> {
-  const { prefix, suffix, translate } = options
   res.writeHead(200, headers)
   res.flushHeaders()
   const heartbeat = setInterval(() => {
@@ -34,18 +32,9 @@ export async function writeEvents(res: ServerResponse, events: EventStream, opti
   }, options.heartbeatMs)
   try {
     for await (const batch of events) {
-      let text = ''
-      for (const event of batch) {
-        const body = translate === undefined ? event.text : translate(event.text)
-        if (body === undefined) continue
-        // A bare message is no event of a task, so it has no seq.
-        text +=
-          event.seq === 0
-            ? `data: ${prefix}${body}${suffix}\n\n`
-            : `id: ${event.seq}\ndata: ${prefix}${body}${suffix}\n\n`
-      }
       heartbeat.refresh()
-      if (text !== '' && !res.write(text)) await drained(res)
+      // Composed elsewhere, so that a stream which waits for its next event does not hold the text of the last.
+      if (!res.write(compose(batch, options))) await drained(res)
       if (res.destroyed) return
     }
   } catch (error) {
@@ -54,6 +43,15 @@ export async function writeEvents(res: ServerResponse, events: EventStream, opti
     clearInterval(heartbeat)
     res.end()
   }
+}
+
+function compose(batch: readonly EventRecord[], { prefix, suffix }: SseOptions): string {
+  let text = ''
+  for (const { seq, text: body } of batch) {
+    // A bare message is no event of a task, so it has no seq.
+    text += seq === 0 ? `data: ${prefix}${body}${suffix}\n\n` : `id: ${seq}\ndata: ${prefix}${body}${suffix}\n\n`
+  }
+  return text
 }
 
 /** Resolves when the socket has taken what was written, or is gone. */

@@ -16,6 +16,8 @@ import type { Outcome, Work, WorkContext, WorkEvent } from './work.ts'
 
 /** Uncommitted events that make the generator wait. */
 const pendingLimit = { events: 256, bytes: 64 * 1024 }
+/** How long work may hold the event loop between two of its events, in milliseconds. */
+const turnMs = 2
 /** Committed events kept at hand for followers that are up to date; whoever is further behind reads the store. */
 const tailLimitBytes = 256 * 1024
 /** Messages kept in a task's history; the first one stays, then the newest. */
@@ -142,6 +144,9 @@ export class Run {
   #settledListeners: (() => void)[] = []
   /** The store cannot write now; what is said waits here. */
   #stalled: ConvokeError | undefined
+  /** Who waits for what the next commit brings, and for what the one under way does. */
+  #waiting: (() => void)[] = []
+  #inFlight: (() => void)[] = []
   readonly #stallListeners = new Set<(error: ConvokeError) => void>()
   #askedAt = 0
 
@@ -262,14 +267,25 @@ export class Run {
     return this.#tail.slice(after - first.seq + 1)
   }
 
+  /** {@link tailAfter}, at most about `maxChars` of text and at least one event if there is one. */
+  nextAfter(after: number, maxChars: number): EventRecord[] | undefined {
+    const first = this.#tail[0]
+    if (first === undefined || after < first.seq - 1) return this.tailAfter(after)
+    const start = after - first.seq + 1
+    let end = start
+    for (let chars = 0; end < this.#tail.length && chars < maxChars; end++) chars += this.#tail[end]?.text.length ?? 0
+    return this.#tail.slice(start, end)
+  }
+
   /** Makes the task durable. Throws `unavailable` when the store cannot write, and then nothing has happened. */
   async persist(): Promise<void> {
-    await this.#flushOrStall()
+    await this.#unlessStalled(this.#durable())
+    if (this.#lost !== undefined) throw this.#lost
   }
 
   /** {@link persist}, then `prepare`, then {@link start}: the work begins even when the task is durable later than anybody waits. */
   async persistThenStart(prepare: () => Promise<void>): Promise<void> {
-    const started = this.#flush().then(async () => {
+    const started = this.#durable().then(async () => {
       if (this.#lost === undefined) await prepare()
       this.start()
     })
@@ -333,8 +349,10 @@ export class Run {
       if (next === undefined) this.#startDeadline(this.#remainingMs)
       asked.resolve(message)
     }
-    void this.#flush().then(goOn)
-    await this.#flushOrStall()
+    const durable = this.#durable()
+    void durable.then(goOn)
+    await this.#unlessStalled(durable)
+    if (this.#lost !== undefined) throw this.#lost
   }
 
   /**
@@ -359,6 +377,8 @@ export class Run {
     this.#close()
     this.#interrupt(error)
     this.#retry?.abort()
+    this.#release(this.#inFlight)
+    this.#release(this.#waiting)
     this.#notifySettled()
     this.#host.ended(this)
   }
@@ -376,6 +396,7 @@ export class Run {
     try {
       const generator = this.work.run(this.#context())
       this.#generator = generator
+      let turnedAt = performance.now()
       for (;;) {
         const step = await generator.next()
         if (this.#closed) return
@@ -384,7 +405,15 @@ export class Run {
           break
         }
         this.#emit(step.value)
-        if (this.#isFull()) await this.#room()
+        if (this.#isFull()) {
+          await this.#room()
+        } else if (performance.now() - turnedAt > turnMs) {
+          // Work that computes and never waits would keep what it says from leaving, and everybody else from their turn.
+          await new Promise((resolve) => setImmediate(resolve))
+        } else {
+          continue
+        }
+        turnedAt = performance.now()
       }
     } catch (error) {
       if (this.#closed) return
@@ -596,10 +625,19 @@ export class Run {
     return this.#flushing ?? Promise.resolve()
   }
 
-  /** {@link #flush}, but whoever waits hears when the store cannot write now, or the run is lost. */
-  async #flushOrStall(): Promise<void> {
-    await this.#unlessStalled(this.#flush())
-    if (this.#lost !== undefined) throw this.#lost
+  /**
+   * Resolves when all that was said up to now is committed, or the run is lost. What the work says meanwhile is not
+   * waited for: it may never stop.
+   */
+  #durable(): Promise<void> {
+    void this.#flush()
+    if (this.#lost !== undefined || this.#flushing === undefined) return Promise.resolve()
+    const list = this.#isDirty() ? this.#waiting : this.#inFlight
+    return new Promise((resolve) => list.push(resolve))
+  }
+
+  #release(list: (() => void)[]): void {
+    for (const listener of list.splice(0)) listener()
   }
 
   /** Rejects as soon as the store cannot write; the run itself goes on trying. */
@@ -623,6 +661,8 @@ export class Run {
     try {
       while (this.#isDirty()) {
         const { change, row } = this.#take()
+        this.#inFlight = this.#waiting
+        this.#waiting = []
         try {
           await this.#write(change)
         } catch (error) {
@@ -630,6 +670,7 @@ export class Run {
         }
         this.#committed = row
         this.#keep(change.events)
+        this.#release(this.#inFlight)
         this.#host.published(this)
         this.#makeRoom()
         if (this.#isSettled()) this.#notifySettled()

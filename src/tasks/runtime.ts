@@ -238,7 +238,7 @@ export class TaskRuntime<Context> {
     let cursor = after
     while (!signal.aborted && !this.#over) {
       const run = this.#runs.get(id)
-      const near = run?.tailAfter(cursor)
+      const near = run?.nextAfter(cursor, readBytes)
       if (near?.length === 0) {
         if (untilRest && run?.waiting === true) return
         await this.#wakeups.wait(id, signal).woken

@@ -23,7 +23,7 @@ export function toParameters(tool: Tool): ParameterSchema[] {
   const { properties, required } = tool.input
   if (!isObject(properties)) return []
   const needed = new Set(Array.isArray(required) ? required : [])
-  return Object.entries(properties).map(([name, schema]) => toParameter(name, schema as Json, needed.has(name)))
+  return Object.entries(properties).map(([name, schema]) => toParameter(name, schema, needed.has(name)))
 }
 
 function toParameter(name: string, schema: Json, required: boolean): ParameterSchema {
@@ -31,11 +31,15 @@ function toParameter(name: string, schema: Json, required: boolean): ParameterSc
   const { type, description } = schema
   return {
     name,
-    type: Array.isArray(type) ? type.join('|') : typeof type === 'string' ? type : 'any',
+    type: typeNames(type).join('|') || 'any',
     required,
     ...(typeof description === 'string' ? { description } : {}),
-    ...(schema['default'] === undefined ? {} : { default: schema['default'] as Json }),
+    ...(schema['default'] === undefined ? {} : { default: schema['default'] }),
   }
+}
+
+function typeNames(type: Json | undefined): string[] {
+  return (Array.isArray(type) ? type : [type]).filter((name) => typeof name === 'string')
 }
 
 /** The definition for a model. It holds the tool's own schema, which is not to be changed. */
