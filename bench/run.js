@@ -1,0 +1,12 @@
+/** All benches in one table: `node bench/run.js [--quick] [-o json]`. */
+import { calls } from './calls.js'
+import { main } from './lib/figures.js'
+import { memory } from './memory.js'
+import { streams } from './streams.js'
+import { tools } from './tools.js'
+
+await main(import.meta.url, async (options) => {
+  const figures = []
+  for (const bench of [calls, streams, memory, tools]) figures.push(...(await bench(options)))
+  return figures
+})
