@@ -19,7 +19,7 @@ function foreign(name: string, input: Tool['input']): Tool {
     description: '',
     input,
     kind: 'custom',
-  traits: {},
+    traits: {},
     run: async function* () {
       yield* []
       return name

@@ -124,8 +124,7 @@ export class CardRoute {
     if (revision !== this.#revision) {
       this.#revision = revision
       this.#renderings.clear()
-      // Dates have seconds only: a change in the same second must still be a later one.
-      this.#lastModifiedMs = Math.max(Math.floor(Date.now() / 1000) * 1000, this.#lastModifiedMs + 1000)
+      this.#lastModifiedMs = Math.floor(Date.now() / 1000) * 1000
       this.#lastModified = new Date(this.#lastModifiedMs).toUTCString()
     }
     const key = `${flavor} ${url}`
@@ -147,7 +146,8 @@ export class CardRoute {
     if (match !== undefined)
       return match === etag || match === '*' || match.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag)
     const since = req.headers['if-modified-since']
-    return since !== undefined && Date.parse(since) >= this.#lastModifiedMs
+    // Dates have seconds only: in the second of a change they cannot tell before from after.
+    return since !== undefined && Date.parse(since) >= this.#lastModifiedMs && Date.now() >= this.#lastModifiedMs + 1000
   }
 }
 

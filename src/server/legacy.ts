@@ -105,7 +105,7 @@ export class LegacyDoor {
     try {
       first = await envelopes.next()
     } catch (error) {
-      return sendText(res, 200, 'application/json', onError(error))
+      return sendText(res, ours.httpStatus ?? 200, 'application/json', onError(error))
     }
     await writeEvents(res, records(first), options)
   }

@@ -7,6 +7,7 @@ import { ConvokeError } from '../base/errors.ts'
 import { isObject, type Json, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
 import type { Artifact, Message, Part } from '../protocol/a2a.ts'
+import { keys } from '../protocol/extension.ts'
 import { toErrorMessage, toProgressMetadata } from '../protocol/tool-call.ts'
 import type { Outcome, Start, Work, WorkContext, WorkEvent } from '../tasks/work.ts'
 import { createSpace } from '../tools/invoke.ts'
@@ -166,7 +167,7 @@ function toWorkEvent(event: MessageEvent, work: WorkContext, known: Set<string>)
       return {
         type: 'status',
         ...(event.text === undefined && event.parts === undefined ? {} : { message: toMessage(event, work) }),
-        ...(event.metadata === undefined ? {} : { metadata: event.metadata }),
+        ...(event.metadata === undefined ? {} : { metadata: withoutMark(event.metadata) }),
       }
     case 'progress':
       return { type: 'status', metadata: toProgressMetadata(event) }
@@ -185,6 +186,12 @@ function toWorkEvent(event: MessageEvent, work: WorkContext, known: Set<string>)
     default:
       throw new ConvokeError('internal', `A message handler yielded something unknown: ${JSON.stringify(event)}`)
   }
+}
+
+/** A handler may pass on what a caller sent; that it begins anew is for the node alone to say. */
+function withoutMark(metadata: JsonObject): JsonObject {
+  const { [keys.attempt]: _mark, ...rest } = metadata
+  return rest
 }
 
 function toFilePart(file: { bytes?: Uint8Array; url?: string; filename?: string; mediaType?: string }): Part {

@@ -61,6 +61,8 @@ export interface Sent {
 /** What one read of a follower may hold in memory, in characters. */
 const readBytes = 64 * 1024
 const sweepEveryMs = 60_000
+/** How many times as many runs may wait for an answer as may work. */
+const waitingFactor = 10
 
 export class TaskRuntime<Context> {
   readonly #options: Required<RuntimeOptions<Context>>
@@ -339,14 +341,19 @@ export class TaskRuntime<Context> {
     }
     if (row.repeatable) return this.#resume(row, undefined).start()
     const text = 'The node stopped while this ran. It may have run in part, so it was not run again.'
-    await this.#end(row, new ConvokeError('worker_lost', text), 'TASK_STATE_FAILED')
+    try {
+      await this.#end(row, new ConvokeError('worker_lost', text), 'TASK_STATE_FAILED')
+    } catch (error) {
+      // Its end is decided, and written when the store takes it; nobody needs to wait for that.
+      this.#options.log.warn({ error, taskId: row.id }, 'The end of a lost task cannot be stored now.')
+    }
   }
 
-  /** Ends a task that nobody works on, without running its work. */
+  /** Ends a task that nobody works on, without running its work. Throws `unavailable` when that cannot be stored now. */
   async #end(row: TaskRow, error: ConvokeError, state: TerminalState): Promise<void> {
     const run = this.#resume(row, undefined, (work) => ({ ...work, refusal: { ...work.fail(error), state } }))
     run.start()
-    await run.settled()
+    await run.settledOrStalled()
   }
 
   /** Deletes what is past its time and compacts what has ended; runs by itself every minute. */
@@ -536,7 +543,7 @@ export class TaskRuntime<Context> {
     // Who waits for an answer does not work; but that is not without a limit, either.
     let waiting = 0
     for (const run of this.#runs.values()) if (run.asking) waiting++
-    if (this.#runs.size - waiting < maxRuns && waiting < maxRuns) return
+    if (this.#runs.size - waiting < maxRuns && waiting < maxRuns * waitingFactor) return
     const text = `The node runs ${this.#runs.size} tasks, which is all it may. Try again later.`
     throw new ConvokeError('rate_limited', text, { retryAfterMs: 1000 })
   }
