@@ -67,6 +67,9 @@ const behaviours = {
   },
 }
 
+/** The ids of the kit for 0.3, which takes for granted that a task stays open until it is continued or cancelled. */
+const openIds = /^test-|(^|-)(msg|message)-/
+
 const prefixes = Object.keys(behaviours).sort((a, b) => b.length - a.length)
 
 /** @type {MessageHandler} */
@@ -74,8 +77,7 @@ export async function* onMessage(message, context) {
   const prefix = prefixes.find((each) => message.messageId.startsWith(each))
   if (prefix === undefined) {
     yield { type: 'status' }
-    // The kit for 0.3 takes for granted that a task stays open long enough to be continued and cancelled.
-    return process.env['DEFAULT'] === 'working' ? { state: 'working' } : 'Done.'
+    return openIds.test(message.messageId) ? { state: 'working' } : 'Done.'
   }
   return yield* behaviours[prefix](message, context)
 }

@@ -1,5 +1,4 @@
-// Starts a node for the official A2A compatibility kit and prints its URL. PORT chooses the port, 9999 unless given;
-// DEFAULT=working makes tasks of unknown message ids stay open, which the kit for 0.3 takes for granted.
+// Starts a node for the official A2A compatibility kit and prints its URL. PORT chooses the port, 9999 unless given.
 import { createNode } from 'convoke'
 import { onMessage } from './agent.js'
 
