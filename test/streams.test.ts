@@ -69,7 +69,7 @@ describe.each(['memory', 'sqlite'])('a stream (%s)', (kind) => {
     expect(events[0]?.data.task?.status.state).toBe('TASK_STATE_SUBMITTED')
     expect(chunksOf(events)).toEqual(['a', 'b', 'c'])
     const last = events.findLast(chunk('c'))
-    expect(last?.data.artifactUpdate).toMatchObject({ append: true, lastChunk: true })
+    expect(last?.data.artifactUpdate).toMatchObject({ append: true })
     expect(events.at(-2)?.data.artifactUpdate?.artifact).toMatchObject({
       artifactId: 'result',
       parts: [{ data: { said: 3 } }],

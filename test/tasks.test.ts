@@ -200,6 +200,24 @@ test('progress that nobody has seen yet is replaced by the newest, and chunks ar
   expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1))
 })
 
+test('the last chunk says so when it has not left before the work ends', async () => {
+  const made = work(async function* () {
+    for (const text of ['a', 'b']) yield { type: 'artifact', artifact: { artifactId: 'chunks', parts: [{ text }] } }
+    yield { type: 'end', artifactId: 'chunks' }
+    return { state: 'TASK_STATE_COMPLETED' }
+  })
+  const tasks = runtime(await memoryStore(), made)
+  let flags: unknown[] = []
+  // The first run is slow enough for chunks to leave by themselves: nothing is compiled yet.
+  for (let i = 0; i < 20; i++) {
+    const sent = await tasks.send({ owner, message: message(), context: null }, undefined)
+    const events = await gather(tasks.follow(owner, sent.taskId, 0, never))
+    const said = events.map(({ text }) => JSON.parse(text) as { artifactUpdate?: { lastChunk: boolean } })
+    flags = said.flatMap(({ artifactUpdate }) => artifactUpdate?.lastChunk ?? [])
+  }
+  expect(flags).toEqual([false, true])
+})
+
 test('two questions at once are asked one after the other, and each gets its own answer', async () => {
   const ask = (context: WorkContext, text: string) =>
     context.ask({ messageId: `q-${text}`, role: 'ROLE_AGENT', parts: [{ text }] })
