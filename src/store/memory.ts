@@ -14,6 +14,7 @@ import type {
   Store,
   TaskRow,
 } from './store.ts'
+import { assertDense, isFinal } from './store.ts'
 
 const defaultMaxBytes = 64 * 1024 * 1024
 
@@ -452,18 +453,6 @@ function copyOf(row: TaskRow): { -readonly [Key in keyof TaskRow]: TaskRow[Key] 
     repeatable: row.repeatable,
     artifacts: row.artifacts,
     createdAt: row.createdAt,
-  }
-}
-
-function isFinal(state: string): boolean {
-  return state === 'MESSAGE' || isTerminal(state)
-}
-
-function assertDense(change: Change, lastSeq: number): void {
-  for (const event of change.events ?? []) {
-    if (event.seq !== ++lastSeq) {
-      throw new ConvokeError('internal', `An event with seq ${event.seq} came where ${lastSeq} is next.`)
-    }
   }
 }
 

@@ -21,6 +21,7 @@ import type {
   Store,
   TaskRow,
 } from './store.ts'
+import { assertDense, isFinal } from './store.ts'
 
 /** How long an open waits for the process before it to let go of the file. */
 const busyTimeoutMs = 100
@@ -647,22 +648,10 @@ function toPush(stored: StoredPush): PushRow {
   return { ...stored, failed: stored.failed === 1 }
 }
 
-function isFinal(state: string): boolean {
-  return state === 'MESSAGE' || isTerminal(state)
-}
-
 /** The column `ended` of a task in this state. */
 function endedAs(state: string, lastSeq: number): number | null {
   if (!isFinal(state)) return null
   return isTerminal(state) && lastSeq > 0 ? 1 : 2
-}
-
-function assertDense(change: Change, lastSeq: number): void {
-  for (const event of change.events ?? []) {
-    if (event.seq !== ++lastSeq) {
-      throw new ConvokeError('internal', `An event with seq ${event.seq} came where ${lastSeq} is next.`)
-    }
-  }
 }
 
 function closed(): ConvokeError {

@@ -12,6 +12,8 @@
  * - The owner is inside every query that serves a caller.
  * - A failure that may pass (full disk, lost connection) is a ConvokeError with code `unavailable`.
  */
+import { ConvokeError } from '../base/errors.ts'
+import { isTerminal } from '../protocol/a2a.ts'
 
 /** One event of a task: `text` is a complete A2A 1.0 `StreamResponse` as JSON on one line. */
 export interface EventRecord {
@@ -213,4 +215,18 @@ export interface Store {
 
   /** Waits for what was accepted, then closes. Idempotent. Whoever opened the store closes it. */
   close(): Promise<void>
+}
+
+/** Whether a task in this state takes no more events: it is terminal, or was answered by a bare message. */
+export function isFinal(state: string): boolean {
+  return state === 'MESSAGE' || isTerminal(state)
+}
+
+/** Throws `internal` unless the events of `change` are numbered without a gap after `lastSeq`. */
+export function assertDense(change: Change, lastSeq: number): void {
+  for (const event of change.events ?? []) {
+    if (event.seq !== ++lastSeq) {
+      throw new ConvokeError('internal', `An event with seq ${event.seq} came where ${lastSeq} is next.`)
+    }
+  }
 }
