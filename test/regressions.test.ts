@@ -846,3 +846,34 @@ test('callers of version 0.3 hear when to come back to a node that is full', asy
     expect.soft([what, status, headers.get('retry-after')]).toEqual([what, 429, '1'])
   }
 })
+
+describe('a request of version 0.3 of the wrong shape', () => {
+  const older = { version: '0.3' }
+  const invalid = 'Invalid params: they do not have the shape of A2A 0.3.'
+  const message = legacyCall('echo')
+
+  test.each([
+    ['message/send', { message: { ...message, extensions: 5 } }],
+    ['message/send', { message, configuration: { acceptedOutputModes: 5 } }],
+    ['message/stream', { message: { ...message, referenceTaskIds: 5 } }],
+    ['tasks/pushNotificationConfig/set', {}],
+    ['tasks/pushNotificationConfig/set', { taskId: 'x', pushNotificationConfig: null }],
+  ])('tells nothing of the inside: %s %j', async (method, params) => {
+    const { url } = await startNode({ tools: [echo] })
+    const { body } = await rpc(url, method, params as JsonObject, older)
+    expect(body.error).toEqual({ code: -32602, message: invalid })
+  })
+
+  test.each(['message:send', 'message:stream'])('tells nothing of the inside over HTTP+JSON: %s', async (path) => {
+    const { url } = await startNode({ tools: [echo] })
+    const request = { message: { ...legacyRestCall('echo'), content: [null] } }
+    const { status, body } = await rest(url, `POST /v1/${path}`, request, older)
+    expect([status, body]).toEqual([400, { code: -32602, message: invalid }])
+  })
+
+  test('is not called one of invalid params when it names no method there is', async () => {
+    const { url } = await startNode({ tools: [echo] })
+    const { body } = await rpc(url, 'tasks/forget', undefined, older)
+    expect(body.error?.code).toBe(-32601)
+  })
+})

@@ -35,6 +35,12 @@ test.each<[string, JsonSchema, unknown, string]>([
     '/n: the required property "n" is missing (an integer: how far)',
   ],
   [
+    'required enum',
+    object({ c: { type: 'string', enum: ['red', 'green'] } }, ['c']),
+    {},
+    '/c: the required property "c" is missing (one of "red", "green")',
+  ],
+  [
     'enum',
     object({ c: { enum: ['red', 'green', 1] } }),
     { c: 'gren' },

@@ -115,6 +115,7 @@ function snakeCase(name: string): string {
 }
 
 function kind(value: unknown): string {
+  if (value === undefined) return 'nothing'
   return value === null ? 'null' : Array.isArray(value) ? 'an array' : `a ${typeof value}`
 }
 

@@ -25,7 +25,10 @@ export interface A2AHandlerOptions {
   readonly card: () => JsonObject
   /** What our door knows of the call that this context stands for. */
   readonly callContext: (context: ServerCallContext) => CallContext
-  /** Called with the status of an error that HTTP itself has a word for (401, 403, 413, 429, 503), and when to come back in seconds. */
+  /**
+   * Called with every error of ours: the status if HTTP itself has a word for it (401, 403, 413, 429, 503), else 200,
+   * and when to come back in seconds.
+   */
   readonly onError: (context: ServerCallContext, httpStatus: number, retryAfter: number | undefined) => void
   /** Called with an event's seq right before the event is handed on; what it returns is waited for before the next one. */
   readonly onEvent: (context: ServerCallContext, seq: number) => Promise<void> | undefined
@@ -45,7 +48,7 @@ export function createA2AHandler(options: A2AHandlerOptions): A2ARequestHandler 
 
   function toSdkError(context: ServerCallContext, error: unknown): Error {
     const { httpStatus, error: body } = toRpcError(error)
-    if (httpStatus !== 200) options.onError(context, httpStatus, retryAfterSeconds(error))
+    options.onError(context, httpStatus, retryAfterSeconds(error))
     return fromJsonRpcErrorResponse({ jsonrpc: '2.0', id: null, error: body })
   }
 

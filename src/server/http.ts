@@ -2,8 +2,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ConvokeError } from '../base/errors.ts'
 import { extensionUri } from '../protocol/extension.ts'
+import { retryAfterSeconds } from '../protocol/wire-errors.ts'
 import type { Caller } from '../tools/tool.ts'
-import type { Authenticator } from './auth/authenticator.ts'
+import { wwwAuthenticate, type Authenticator } from './auth/authenticator.ts'
 import type { OriginGuard } from './auth/origin.ts'
 
 export interface Gatekeeper {
@@ -93,6 +94,15 @@ export function requestedVersion(req: IncomingMessage): '1.0' | '0.3' | undefine
     'version_not_supported',
     `A2A version "${String(value).slice(0, 40)}" is not spoken here; 1.0 and 0.3 are.`,
   )
+}
+
+/** The headers that say how to come back: with credentials, or after a while. */
+export function failureHeaders(req: IncomingMessage, httpStatus: number, error: unknown): Record<string, string> {
+  const headers: Record<string, string> = {}
+  if (httpStatus === 401) headers['www-authenticate'] = wwwAuthenticate(req.headers)
+  const seconds = retryAfterSeconds(error)
+  if (seconds !== undefined) headers['retry-after'] = String(seconds)
+  return headers
 }
 
 /** Sends a whole response. A body that was not read to its end takes the connection with it. */

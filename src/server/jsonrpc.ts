@@ -6,12 +6,12 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ConvokeError } from '../base/errors.ts'
 import { isObject, parseJson } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
-import { retryAfterSeconds, toRpcError } from '../protocol/wire-errors.ts'
+import { toRpcError } from '../protocol/wire-errors.ts'
 import type { Caller } from '../tools/tool.ts'
-import { wwwAuthenticate } from './auth/authenticator.ts'
 import {
   admit,
   echoExtension,
+  failureHeaders,
   goneSignal,
   lastEventId,
   readBody,
@@ -116,11 +116,13 @@ export class JsonRpcDoor {
   #fail(req: IncomingMessage, res: ServerResponse, id: RpcId, error: unknown): void {
     const { httpStatus, error: body } = toRpcError(error)
     if (body.code === -32603) this.#options.log.error({ error }, 'A JSON-RPC call failed for a reason of ours.')
-    const extra: Record<string, string> = {}
-    if (httpStatus === 401) extra['www-authenticate'] = wwwAuthenticate(req.headers)
-    const seconds = retryAfterSeconds(error)
-    if (seconds !== undefined) extra['retry-after'] = String(seconds)
-    sendText(res, httpStatus, json, JSON.stringify({ jsonrpc: '2.0', id, error: body }), extra)
+    sendText(
+      res,
+      httpStatus,
+      json,
+      JSON.stringify({ jsonrpc: '2.0', id, error: body }),
+      failureHeaders(req, httpStatus, error),
+    )
   }
 }
 

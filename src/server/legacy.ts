@@ -8,6 +8,7 @@ import { LegacyJsonRpcTransportHandler, V03PushNotificationSerializer } from '@a
 import { legacyRestRouter } from '@a2a-js/sdk/compat/v0_3/server/express'
 import { ServerCallContext, UnauthenticatedUser } from '@a2a-js/sdk/server'
 import type { NextFunction, Request, RequestHandler, Response } from 'express'
+import { ConvokeError } from '../base/errors.ts'
 import { isObject, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
 import { createA2AHandler } from './a2a-handler.ts'
@@ -28,10 +29,20 @@ interface Ours {
   readonly res: ServerResponse
   /** Of the event that the SDK is translating. */
   seq: number
+  /** Whether the call came as far as our operations. */
+  reached: boolean
+  /** Whether the error that the SDK is about to tell is one of ours. */
+  failed: boolean
   /** The HTTP status of our error, which the SDK has no word for. */
   httpStatus?: number
 }
 
+interface RpcError {
+  readonly code: number
+  readonly message: string
+}
+
+const internalError = -32603
 const stateKey = 'convoke'
 const interrupted = new Set(['input-required', 'auth-required'])
 
@@ -47,7 +58,11 @@ export class LegacyDoor {
     const requestHandler = createA2AHandler({
       operations: options.operations,
       card: options.card,
-      callContext: (context) => oursOf(context).context,
+      callContext: (context) => {
+        const ours = oursOf(context)
+        ours.reached = true
+        return ours.context
+      },
       onEvent: (context, seq) => {
         const ours = oursOf(context)
         ours.seq = seq
@@ -55,7 +70,8 @@ export class LegacyDoor {
       },
       onError: (context, httpStatus, retryAfter) => {
         const ours = oursOf(context)
-        ours.httpStatus = httpStatus
+        ours.failed = true
+        if (httpStatus !== 200) ours.httpStatus = httpStatus
         if (retryAfter !== undefined && !ours.res.headersSent) ours.res.setHeader('retry-after', String(retryAfter))
       },
     })
@@ -70,19 +86,20 @@ export class LegacyDoor {
 
   /** Answers a JSON-RPC call of version 0.3 whose body is parsed. Rejects only before anything is sent. */
   async handleRpc(req: IncomingMessage, res: ServerResponse, body: unknown, context: CallContext): Promise<void> {
-    const ours: Ours = { context, res, seq: 0 }
+    const ours: Ours = { context, res, seq: 0, reached: false, failed: false }
     const request = normalise(body)
     const answer = await this.#rpc.handle(request, contextOf(ours))
     echoExtension(req, res, 'x-a2a-extensions')
     echoExtension(req, res)
     if (!(Symbol.asyncIterator in answer)) {
-      const error = 'error' in answer ? answer.error : undefined
-      const status = error === undefined ? 200 : (ours.httpStatus ?? 200)
-      return sendText(res, status, 'application/json', JSON.stringify(answer))
+      if (!('error' in answer)) return sendText(res, 200, 'application/json', JSON.stringify(answer))
+      const text = JSON.stringify({ ...answer, error: this.#safe(ours, answer.error) })
+      return sendText(res, ours.httpStatus ?? 200, 'application/json', text)
     }
     const id: unknown = isObject(body) ? (body['id'] ?? null) : null
     const onError = (error: unknown): string => {
-      return JSON.stringify({ jsonrpc: '2.0', id, error: LegacyJsonRpcTransportHandler.mapToLegacyJSONRPCError(error) })
+      const told = LegacyJsonRpcTransportHandler.mapToLegacyJSONRPCError(error)
+      return JSON.stringify({ jsonrpc: '2.0', id, error: this.#safe(ours, told) })
     }
     const isSend = request['method'] === 'message/stream'
     const envelopes = answer
@@ -112,10 +129,16 @@ export class LegacyDoor {
 
   /** Stands in front of {@link rest}: hands it the call, and gives its streams ids and heartbeats. */
   prepareRest(req: Request, res: Response, context: CallContext, next: NextFunction): void {
-    const ours: Ours = { context, res, seq: 0 }
+    const ours: Ours = { context, res, seq: 0, reached: false, failed: false }
     this.#byHeaders.set(req.headers, ours)
     const status = res.status.bind(res)
     res.status = (code) => status(ours.httpStatus ?? code)
+    const json = res.json.bind(res)
+    res.json = (body: unknown) => {
+      const told = isRpcError(body) ? this.#safe(ours, body) : body
+      if (told !== body && !ours.reached) status(400)
+      return json(told)
+    }
     const write = res.write.bind(res) as (chunk: string) => boolean
     const heartbeat = setInterval(() => {
       if (res.headersSent && isStream(res) && !res.writableNeedDrain) write(':\n\n')
@@ -129,6 +152,17 @@ export class LegacyDoor {
       return write(`id: ${ours.seq}\n${chunk}`)
     }) as typeof res.write
     next()
+  }
+
+  /**
+   * The SDK tells a caller the message of whatever breaks while it translates. Before our operations that is the shape of
+   * the request, behind them a defect.
+   */
+  #safe(ours: Ours, error: RpcError): RpcError {
+    if (ours.failed || error.code !== internalError) return error
+    if (!ours.reached) return { code: -32602, message: 'Invalid params: they do not have the shape of A2A 0.3.' }
+    this.#options.log.error({ error }, 'A call of version 0.3 failed for a reason of ours.')
+    return { code: internalError, message: ConvokeError.from(error).message }
   }
 }
 
@@ -154,6 +188,8 @@ function oursOf(context: ServerCallContext): Ours {
  */
 function normalise(body: unknown): Record<string, unknown> {
   if (!isObject(body)) return {}
+  // The SDK looks at the params before the method, and would call an unknown one without any invalid params.
+  if (body['params'] === undefined) return { ...body, params: {} }
   if (!isObject(body['params'])) return body
   const older = { 'tasks/send': 'message/send', 'tasks/sendSubscribe': 'message/stream' }[String(body['method'])]
   const params: Record<string, unknown> = { ...body['params'] }
@@ -185,6 +221,10 @@ function withFinal(envelope: unknown): unknown {
 
 async function* later(open: () => Promise<EventStream>): EventStream {
   yield* await open()
+}
+
+function isRpcError(body: unknown): body is RpcError {
+  return isObject(body) && typeof body['code'] === 'number' && typeof body['message'] === 'string'
 }
 
 function isStream(res: Response): boolean {

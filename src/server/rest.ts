@@ -3,11 +3,11 @@ import express, { type NextFunction, type Request, type Response, type Router } 
 import { ConvokeError } from '../base/errors.ts'
 import { isObject, parseJson } from '../base/json.ts'
 import type { Logger } from '../base/log.ts'
-import { retryAfterSeconds, toRestError } from '../protocol/wire-errors.ts'
-import { wwwAuthenticate } from './auth/authenticator.ts'
+import { toRestError } from '../protocol/wire-errors.ts'
 import {
   admit,
   echoExtension,
+  failureHeaders,
   goneSignal,
   lastEventId,
   readBody,
@@ -120,11 +120,7 @@ async function respond(req: Request, res: Response, call: Call, options: RestOpt
 export function sendError(req: Request, res: Response, error: unknown, log: Logger): void {
   const { httpStatus, body } = toRestError(error)
   if (httpStatus === 500) log.error({ error }, 'An HTTP call failed for a reason of ours.')
-  const extra: Record<string, string> = {}
-  if (httpStatus === 401) extra['www-authenticate'] = wwwAuthenticate(req.headers)
-  const seconds = retryAfterSeconds(error)
-  if (seconds !== undefined) extra['retry-after'] = String(seconds)
-  sendText(res, httpStatus, contentType, JSON.stringify(body), extra)
+  sendText(res, httpStatus, contentType, JSON.stringify(body), failureHeaders(req, httpStatus, error))
 }
 
 async function bodyOf(req: Request, maxBytes: number): Promise<Record<string, unknown>> {

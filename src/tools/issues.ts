@@ -243,7 +243,11 @@ function hint(parentSchema: unknown, name: unknown): string {
   if (!isObject(parentSchema) || !isObject(parentSchema['properties']) || typeof name !== 'string') return ''
   const schema = Object.hasOwn(parentSchema['properties'], name) ? parentSchema['properties'][name] : undefined
   if (!isObject(schema)) return ''
-  const type = schema['type'] === undefined ? undefined : typeNames(list(schema['type']))
+  const type = Array.isArray(schema['enum'])
+    ? `one of ${listed(schema['enum'].map(shown))}`
+    : schema['type'] === undefined
+      ? undefined
+      : typeNames(list(schema['type']))
   const description = typeof schema['description'] === 'string' ? clip(schema['description'], 120) : undefined
   const words = [type, description].filter((word) => word !== undefined)
   return words.length === 0 ? '' : ` (${words.join(': ')})`
