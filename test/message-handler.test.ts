@@ -212,7 +212,7 @@ describe('a task', () => {
   })
 
   test('ends in the same way where nothing was yielded', async () => {
-    // oxlint-disable-next-line eslint/require-yield
+    // oxlint-disable-next-line eslint/require-yield -- it returns without a chunk, which is what is tested
     const task = await ask(async function* () {
       return { state: 'rejected', parts: [{ data: { why: 'no' } }], metadata: { kind: 'x' } }
     })
