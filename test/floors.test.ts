@@ -28,7 +28,7 @@ const homes: Record<string, string[]> = {
   'ipaddr.js': ['base/address.ts'],
   jose: ['server/auth'],
   pino: ['base/log.ts'],
-  undici: ['base/guarded-fetch.ts'],
+  undici: ['base/guarded-fetch.ts', 'base/guarded-exchange.ts'],
   yaml: ['config.ts'],
 }
 

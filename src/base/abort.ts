@@ -1,4 +1,5 @@
 /** Stop has one shape, the AbortSignal; its reason is a ConvokeError that says why. */
+import { setMaxListeners } from 'node:events'
 import { ConvokeError } from './errors.ts'
 
 /** The reason of an aborted signal as a ConvokeError: `timeout` for that of AbortSignal.timeout, `canceled` for any other. */
@@ -17,6 +18,8 @@ export function onAbort(signal: AbortSignal, listener: () => void): () => void {
     listener()
     return () => {}
   }
+  // One signal may end any number of calls; that is no leak, and needs no warning.
+  setMaxListeners(0, signal)
   signal.addEventListener('abort', listener, { once: true })
   return () => signal.removeEventListener('abort', listener)
 }

@@ -18,7 +18,7 @@ const prefixPattern = /^(\/[A-Za-z0-9._~-]+)+$/
 export function createBaseUrl(options: BaseUrlOptions): (req: IncomingMessage) => string {
   const { publicUrl, basePath } = options
   if (publicUrl !== undefined) return () => publicUrl
-  const isTrusted = createAddressMatcher(options.trustProxy)
+  const isTrusted = createAddressMatcher(options.trustProxy, 'server.trustProxy')
   return (req) => {
     const { host } = req.headers
     if (isTrusted(req.socket.remoteAddress)) {
