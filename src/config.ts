@@ -1,5 +1,5 @@
 /**
- * The configuration file: from YAML or JSON to {@link NodeOptions}. The only file that reads the environment.
+ * The configuration file: from YAML or JSON to {@link NodeOptions}. The only file of the node that reads the environment.
  *
  * `convoke.schema.json` is the one description of what may stand in it, for editors and for this check. Its
  * keyword `errorMessage` (editors know it too) holds the words in which a mistake is told; the validator only
@@ -15,65 +15,86 @@ import { ConvokeError } from './base/errors.ts'
 import type { JsonObject } from './base/json.ts'
 import { isObject } from './base/json.ts'
 import type { NodeOptions } from './options.ts'
+import type { PeerOptions } from './peers/peer.ts'
 import { isLoopback } from './server/auth/origin.ts'
 import { compile } from './tools/schema.ts'
 import { clip, closest, toPointer } from './tools/value.ts'
 
 export interface LoadedConfig {
-  /** With the defaults of a file: port 4120, a SQLite file below its folder, `baseDir` its folder. */
+  /** With the defaults of a file: port 4120, a SQLite file below its folder, peers asked each minute, `baseDir` its folder. */
   readonly options: NodeOptions
   /** What works and yet looks like a mistake, one sentence each. */
   readonly warnings: readonly string[]
+  /** What stands in the file where a text holds a `${env:NAME}`, by JSON pointers. */
+  readonly variables: ReadonlyMap<string, string>
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
 /**
  * Reads a configuration file and replaces each `${env:NAME}` in its texts. Throws one `config` error that names
- * every mistake, a line each (`FILE:LINE:COLUMN: …`), and never a value from below `server.auth` or the environment.
+ * every mistake, a line each (`FILE:LINE:COLUMN: …`), and never a secret: no value from below `server.auth`, or from
+ * `auth` and `headers` of a peer, no user and password of a URL, nothing from the environment.
  */
 export async function loadConfig(file: string, environment: Environment = process.env): Promise<LoadedConfig> {
   const source = new Source(file, await readText(file))
   const [value, fromEnvironment] = replaceVariables(source, environment)
   const issues = validateConfig(value)
   for (const path of new Set(issues.map((issue) => issue.path))) explain(source, value, path, fromEnvironment)
-  if (source.problems.length === 0) checkMeaning(source, value as ConfigFile)
   source.throwProblems()
 
   // The schema has just said that it is one.
-  const { $schema: _, ...config } = value as ConfigFile
+  const { $schema: _, peers, ...config } = value as ConfigFile
+  const baseDir = dirname(resolve(file))
+  checkServer(source, config)
+  checkPeers(source, { peers, ...config }, fromEnvironment)
+  const withAuthorities = await readAuthorities(source, peers, baseDir)
+  source.throwProblems()
   return {
     options: {
       ...config,
+      ...(withAuthorities === undefined ? {} : { peers: withAuthorities }),
       server: { port: defaultPort, ...config.server },
       store: { url: defaultStoreUrl, ...config.store },
-      baseDir: dirname(resolve(file)),
+      discovery: { intervalMs: defaultDiscoveryMs, ...config.discovery },
+      baseDir,
     },
     warnings: source.warnings,
+    variables: fromEnvironment,
   }
 }
 
 /** What a file holds: the node's options as far as text can say them. */
-type ConfigFile = Omit<NodeOptions, 'onMessage' | 'baseDir'> & { readonly $schema?: string }
+type ConfigFile = Omit<NodeOptions, 'onMessage' | 'baseDir' | 'peers'> & {
+  readonly $schema?: string
+  readonly peers?: Peers | undefined
+}
+
+type Peers = Readonly<Record<string, PeerInFile>>
+
+interface PeerInFile extends Omit<PeerOptions, 'tls'> {
+  readonly tls?: PeerOptions['tls'] & { readonly caFile?: string }
+}
 
 const defaultPort = 4120
 const defaultStoreUrl = 'sqlite:./data/convoke.db'
+/** A node that is served finds by itself what its peers have become. */
+const defaultDiscoveryMs = 60_000
 
 async function readText(file: string): Promise<string> {
   try {
     return await readFile(file, 'utf8')
   } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException
-    const why =
-      code === 'ENOENT' || code === 'ENOTDIR'
-        ? 'there is no such file'
-        : code === 'EISDIR'
-          ? 'it is a folder'
-          : code === 'EACCES' || code === 'EPERM'
-            ? 'this user may not read it'
-            : `reading it failed (${code ?? 'for an unknown reason'})`
-    throw new ConvokeError('config', `Cannot read the configuration ${file}: ${why}.`, { cause })
+    throw new ConvokeError('config', `Cannot read the configuration ${file}: ${whyUnreadable(cause)}.`, { cause })
   }
+}
+
+function whyUnreadable(error: unknown): string {
+  const { code } = error as NodeJS.ErrnoException
+  if (code === 'ENOENT' || code === 'ENOTDIR') return 'there is no such file'
+  if (code === 'EISDIR') return 'it is a folder'
+  if (code === 'EACCES' || code === 'EPERM') return 'this user may not read it'
+  return `reading it failed (${code ?? 'for an unknown reason'})`
 }
 
 /** Keys and indices from the top of the file down. */
@@ -249,7 +270,11 @@ function replaceVariables(
 ): [value: unknown, replaced: ReadonlyMap<string, string>] {
   const replaced = new Map<string, string>()
   const replaceIn = (text: string, path: Path): unknown => {
-    if (!isPrivate(path) && /\$\{(?!env:)\w+\}/.test(text)) {
+    const [, slipped] = (isPrivate(path) && /^(?:\w+ )?\$\{([A-Za-z_]\w*)\}$/.exec(text)) || []
+    if (slipped !== undefined) {
+      // No credential looks like that, and nobody could tell from its refusal.
+      source.add(path, `${showPath(path)} is \${${slipped}} as it stands; did you mean \${env:${slipped}}?`)
+    } else if (!isPrivate(path) && /\$\{(?!env:)\w+\}/.test(text)) {
       source.warn(path, `${showPath(path)} holds a \${…} that stays as it is; variables are written \${env:NAME}.`)
     }
     const whole = /^\$\{env:\w+\}$/.test(text)
@@ -291,6 +316,15 @@ function explain(source: Source, root: unknown, pointer: string, fromEnvironment
     path = path.slice(0, -1)
   const schema = schemaAt(path) ?? {}
   const value = valueAt(root, path)
+  const { propertyNames } = schema
+  if (isObject(propertyNames) && isObject(value)) {
+    const wrong = Object.keys(value).filter((key) => !isNameFor(schema, key))
+    for (const key of wrong) {
+      const where = [...path, key]
+      addOnce(source, where, `${showPath(where)} ${messageOf(propertyNames)}.`, 'key')
+    }
+    if (wrong.length > 0) return
+  }
   const allowed = propertiesOf(schema)
   if (allowed !== undefined && isObject(value)) {
     const unknown = Object.keys(value).filter((key) => !Object.hasOwn(allowed, key))
@@ -315,11 +349,15 @@ function addOnce(source: Source, path: Path, sentence: string, at: 'key' | 'valu
 
 function unknownKeySentence(parent: Path, key: string, allowed: readonly string[]): string {
   const where = showPath([...parent, key])
-  const similar = allowed.find((name) => isSwapped(key, name)) ?? closest(key, allowed)
+  const similar = similarOf(key, allowed)
   if (similar !== undefined) return `${where} is an unknown key; did you mean ${similar}?`
   const elsewhere = placesOf(key)
   if (elsewhere[0] !== undefined) return `${where} is an unknown key; did you mean ${elsewhere[0]}?`
   return `${where} is an unknown key. Allowed: ${allowed.filter((name) => name !== '$schema').join(', ')}.`
+}
+
+function similarOf(key: string, allowed: readonly string[]): string | undefined {
+  return allowed.find((name) => isSwapped(key, name)) ?? closest(key, allowed)
 }
 
 /** Whether two neighbouring letters changed places: `hots` for `host`, which counts as two mistakes otherwise. */
@@ -346,26 +384,55 @@ function butItIs(
       : `, but it is a number: put it in quotes, "${source.text(path)}"`
   }
   const variable = fromEnvironment.get(toPointer(path))
-  if (isPrivate(path)) return ''
+  if (isPrivate(path)) return value === '' ? `, but ${variable ?? 'it'} is empty` : ''
   if (variable !== undefined) return `, but it is the value of ${variable}`
-  const text = JSON.stringify(value)
-  // A URL may carry a password.
-  const shown = text.replace(/(:\/\/)[^\s/@]+@/g, '$1[redacted]@')
-  return `, but it is ${clip(shown, 80)}`
+  return `, but it is ${clip(withoutUser(JSON.stringify(value)), 80)}`
 }
 
-/** Below `server.auth` everything may be a secret that was put in the wrong place. */
+/** A URL may carry a password, which may hold any character, and the URL may lack its beginning. */
+function withoutUser(text: string): string {
+  return text.includes(':') ? text.replace(/^"([a-z][a-z0-9+.-]*:\/\/)?.*@/i, '"$1[redacted]@') : text
+}
+
+/** Below these everything may be a secret that was put in the wrong place. */
+const privateParts: readonly Path[] = [
+  ['server', 'auth'],
+  ['peers', '*', 'auth'],
+  ['peers', '*', 'headers'],
+  // Where a key is pasted for a certificate.
+  ['peers', '*', 'tls', 'ca'],
+]
+
+/** How many segments lead to the private part that the path is in; undefined outside of them. */
+function privateFrom(path: Path): number | undefined {
+  return privateParts.find((part) => part.every((name, index) => (name === '*' ? index in path : name === path[index])))
+    ?.length
+}
+
 function isPrivate(path: Path): boolean {
-  return path[0] === 'server' && path[1] === 'auth'
+  return privateFrom(path) !== undefined
 }
 
-/** Below `server.auth`, what stands where a key should be may be a secret that slipped; our keys are short. */
+/** What stands in a private part where a key should be may be a secret that slipped; our keys are short and known. */
 function masked(path: Path): Path {
-  return isPrivate(path) ? path.map((segment) => (segment.length > 24 ? '…' : segment)) : path
+  const from = privateFrom(path) ?? path.length
+  return path.map((segment, index) => {
+    if (index < from) return segment
+    const parent = schemaAt(path.slice(0, index)) ?? {}
+    const isKnown =
+      schemaAt(path.slice(0, index + 1)) !== undefined ? isNameFor(parent, segment) : isKeyLike(segment, parent)
+    return isKnown && segment.length <= 24 ? segment : '…'
+  })
 }
 
-/** What a schema cannot say. */
-function checkMeaning(source: Source, { server = {} }: ConfigFile): void {
+/** A plain word, or a slip of the fingers in one of the keys that are allowed there. */
+function isKeyLike(segment: string, parent: JsonObject): boolean {
+  return /^[A-Za-z]+$/.test(segment) || similarOf(segment, Object.keys(propertiesOf(parent) ?? {})) !== undefined
+}
+
+// What a schema cannot say.
+
+function checkServer(source: Source, { server = {} }: ConfigFile): void {
   if (server.publicUrl !== undefined && !URL.canParse(server.publicUrl)) {
     source.add(['server', 'publicUrl'], `server.publicUrl ${messageOf(schemaAt(['server', 'publicUrl']))}.`)
   }
@@ -396,6 +463,101 @@ function checkMeaning(source: Source, { server = {} }: ConfigFile): void {
   }
 }
 
+function checkPeers(source: Source, config: ConfigFile, fromEnvironment: ReadonlyMap<string, string>): void {
+  for (const [index, url] of (config.discovery?.directory ?? []).entries()) {
+    checkUrl(source, ['discovery', 'directory', String(index)], url)
+  }
+  for (const [id, { url, auth }] of Object.entries(config.peers ?? {})) {
+    const path = ['peers', id]
+    if (checkUrl(source, [...path, 'url'], url)) {
+      const { protocol, hostname } = new URL(url)
+      if (auth !== undefined && protocol === 'http:' && !isLoopback(hostname)) {
+        source.warn(
+          [...path, 'url'],
+          `${showPath(path)} is sent credentials over plain http: whoever sits on the way can read them.`,
+        )
+      }
+      if (isOwnUrl(url, config)) {
+        source.warn([...path, 'url'], `${showPath(path)} is this node itself; its own tools need no peer.`)
+      }
+    }
+    const { bearer, apiKey, oauth2 } = (auth ?? {}) as { bearer?: string; apiKey?: string; oauth2?: OAuthInFile }
+    if (oauth2 !== undefined) checkTokenUrl(source, [...path, 'auth', 'oauth2', 'tokenUrl'], oauth2.tokenUrl)
+    const secrets: [secret: string | undefined, ...place: string[]][] = [
+      [bearer, 'bearer'],
+      [apiKey, 'apiKey'],
+      [oauth2?.clientSecret, 'oauth2', 'clientSecret'],
+    ]
+    for (const [secret, ...place] of secrets) {
+      const where = [...path, 'auth', ...place]
+      if (secret === undefined || fromEnvironment.has(toPointer(where))) continue
+      source.warn(
+        where,
+        `${showPath(where)} stands in the file in clear text; put it into the environment and write "\${env:NAME}".`,
+      )
+    }
+  }
+}
+
+type OAuthInFile = Extract<PeerOptions['auth'], { oauth2: unknown }>['oauth2']
+
+/** Whether it is one, without user and password, which would be sent to nobody and be seen by everybody. */
+function checkUrl(source: Source, path: Path, url: string): boolean {
+  if (!URL.canParse(url)) {
+    source.add(path, `${showPath(path)} ${messageOf(schemaAt(path))}.`)
+    return false
+  }
+  const { username, password } = new URL(url)
+  if (username === '' && password === '') return true
+  source.add(path, `${showPath(path)} has a user or a password in it, which is not sent; credentials belong into auth.`)
+  return false
+}
+
+function checkTokenUrl(source: Source, path: Path, url: string): void {
+  const { protocol, hostname } = URL.canParse(url) ? new URL(url) : { protocol: '', hostname: '' }
+  if (protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname))) return
+  source.add(path, `${showPath(path)} ${messageOf(schemaAt(path))}.`)
+}
+
+/** As far as the file tells: other names may lead here as well. */
+function isOwnUrl(url: string, { server = {} }: ConfigFile): boolean {
+  const { host = '127.0.0.1', port = defaultPort, publicUrl, basePath = '/' } = server
+  if (publicUrl !== undefined && toBase(publicUrl) === toBase(url)) return true
+  const peer = new URL(url)
+  const isThisMachine = isLoopback(peer.hostname) && (isLoopback(host) || host === '0.0.0.0' || host === '::')
+  const own = `http://${isThisMachine ? peer.hostname : host}:${port}${basePath}`
+  return URL.canParse(own) && toBase(own) === toBase(url)
+}
+
+function toBase(url: string): string {
+  const { origin, pathname } = new URL(url)
+  return origin + pathname.replace(/(\/\.well-known\/agent(-card)?\.json)?\/*$/, '')
+}
+
+/** The peers with the text of each `tls.caFile` as their `tls.ca`. */
+async function readAuthorities(
+  source: Source,
+  peers: Peers | undefined,
+  baseDir: string,
+): Promise<Record<string, PeerOptions> | undefined> {
+  if (peers === undefined) return undefined
+  const entries = Object.entries(peers).map(async ([id, peer]): Promise<[string, PeerOptions]> => {
+    const { caFile, ...tls } = peer.tls ?? {}
+    if (caFile === undefined) return [id, peer]
+    const path = ['peers', id, 'tls', 'caFile']
+    const add = (why: string): void => source.add(path, `${showPath(path)} ${messageOf(schemaAt(path))}, but ${why}.`)
+    let ca = ''
+    try {
+      ca = await readFile(resolve(baseDir, caFile), 'utf8')
+      if (!ca.includes('-----BEGIN CERTIFICATE-----')) add('it holds none')
+    } catch (error) {
+      add(whyUnreadable(error))
+    }
+    return [id, { ...peer, tls: { ...tls, ca } }]
+  })
+  return Object.fromEntries(await Promise.all(entries))
+}
+
 // The published schema: parsed when the first file is read, and compiled with it.
 
 let parsedSchema: JsonObject | undefined
@@ -414,13 +576,23 @@ function schemaAt(path: Path): JsonObject | undefined {
   for (const segment of path) {
     if (!isObject(schema)) return undefined
     const properties: unknown = schema['properties']
-    schema = isObject(properties) && Object.hasOwn(properties, segment) ? properties[segment] : schema['items']
+    schema =
+      isObject(properties) && Object.hasOwn(properties, segment)
+        ? properties[segment]
+        : (schema['items'] ?? schema['additionalProperties'])
   }
   return isObject(schema) ? (schema as JsonObject) : undefined
 }
 
 function propertiesOf(schema: JsonObject): JsonObject | undefined {
   return isObject(schema['properties']) ? schema['properties'] : undefined
+}
+
+/** Whether a mapping may have that key, where the schema says what keys look like. */
+function isNameFor(schema: JsonObject, key: string): boolean {
+  const { propertyNames } = schema
+  const pattern: unknown = isObject(propertyNames) ? propertyNames['pattern'] : undefined
+  return typeof pattern !== 'string' || new RegExp(pattern).test(key)
 }
 
 function messageOf(schema: JsonObject | undefined): string {
@@ -430,11 +602,14 @@ function messageOf(schema: JsonObject | undefined): string {
 
 /** Where in the file a key of that name may stand. */
 function placesOf(key: string, schema: JsonObject = configSchema(), path: Path = []): string[] {
+  const { additionalProperties: members } = schema
   const properties = Object.entries(propertiesOf(schema) ?? {})
-  return properties.flatMap(([name, member]) => {
-    const here = [...path, name]
-    return [...(name === key ? [showPath(here)] : []), ...(isObject(member) ? placesOf(key, member, here) : [])]
-  })
+  return properties
+    .flatMap(([name, member]) => {
+      const here = [...path, name]
+      return [...(name === key ? [showPath(here)] : []), ...(isObject(member) ? placesOf(key, member, here) : [])]
+    })
+    .concat(isObject(members) ? placesOf(key, members, [...path, 'ID']) : [])
 }
 
 function valueAt(root: unknown, path: Path): unknown {

@@ -6,6 +6,7 @@ export { createNode, type Door, type Node } from './node.ts'
 export type {
   AgentOptions,
   AuthOptions,
+  DelegationOptions,
   JwtOptions,
   NodeOptions,
   ServerOptions,
@@ -13,6 +14,33 @@ export type {
   TokenOptions,
   ToolModule,
 } from './options.ts'
+export type { PeerStatus } from './peers/client.ts'
+export { ClientManager } from './peers/client-manager.ts'
+export {
+  connectPeer,
+  type AnyTools,
+  type ConnectOptions,
+  type Peer,
+  type ToolEventOf,
+  type ToolTypes,
+} from './peers/connect-peer.ts'
+export type { DiscoveryOptions } from './peers/discovery.ts'
+export { PeerError, type PeerErrorKind } from './peers/errors.ts'
+export type { PeerAuth, PeerEvent, PeerInfo, PeerOptions } from './peers/peer.ts'
+export {
+  RemoteToolExecutor,
+  type RemoteCallOptions,
+  type RemoteToolCall,
+  type RemoteToolResult,
+} from './peers/remote-executor.ts'
+export {
+  RemoteToolRegistry,
+  type DiscoveryStatus,
+  type RemoteToolChange,
+  type RemoteToolFilter,
+  type RemoteToolRegistration,
+} from './peers/remote-registry.ts'
+export type { RemoteToolInfo } from './peers/remote-tool-info.ts'
 export type { Artifact, Message, Part, Task } from './protocol/a2a.ts'
 export type { MessageContext, MessageEvent, MessageHandler, MessageOutcome } from './server/message-handler.ts'
 export { defineTool } from './tools/define.ts'

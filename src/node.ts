@@ -4,11 +4,16 @@ import { isAbsolute, join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { ConvokeError } from './base/errors.ts'
 import { parseDuration } from './base/duration.ts'
-import { createGuardedFetch } from './base/guarded-fetch.ts'
+import { namesPrivateAddress } from './base/address.ts'
+import { createGuardedFetch, type GuardedFetch } from './base/guarded-fetch.ts'
 import { isObject, type JsonObject } from './base/json.ts'
 import { createLog, type Log } from './base/log.ts'
 import type { NodeOptions, ToolModule } from './options.ts'
+import { ClientManager } from './peers/client-manager.ts'
+import { Discovery } from './peers/discovery.ts'
+import { RemoteToolRegistry } from './peers/remote-registry.ts'
 import type { CardInput } from './protocol/card.ts'
+import { delegationLimits } from './protocol/delegation.ts'
 import { HttpApp } from './server/app.ts'
 import { createAuthenticator } from './server/auth/authenticator.ts'
 import { createOriginGuard, isLoopback } from './server/auth/origin.ts'
@@ -25,6 +30,7 @@ import type { Store } from './store/store.ts'
 import { PushService } from './tasks/push.ts'
 import { TaskRuntime } from './tasks/runtime.ts'
 import { closeIdleWorkers } from './tools/blocking.ts'
+import { DelegationGuard } from './tools/delegation.ts'
 import { loadTools } from './tools/load.ts'
 import { LocalToolRegistry } from './tools/local.ts'
 import { ToolManager } from './tools/manager.ts'
@@ -44,6 +50,10 @@ export interface Node {
   /** The agent's tools: call them from here, add and remove them at run time through `registry`. */
   readonly tools: ToolManager
   readonly registry: LocalToolRegistry
+  /** The other agents: send them messages, look at their health, add and remove them at run time. */
+  readonly peers: ClientManager
+  /** What is known of the peers' tools: find them, ask again, be told of changes. */
+  readonly remoteTools: RemoteToolRegistry
   /** What was skipped while the node was made: tool modules that could not be loaded, and the like. */
   readonly warnings: readonly string[]
   /** How many tasks run, and how many tools were abandoned because they did not stop. */
@@ -77,6 +87,7 @@ const defaults = {
 export async function createNode(options: NodeOptions): Promise<Node> {
   checkAgent(options)
   checkServer(options)
+  checkDiscovery(options)
   const problem = publicBindProblem(options)
   if (problem !== undefined) throw problem
   const baseDir = resolve(options.baseDir ?? '.')
@@ -109,13 +120,17 @@ interface Parts {
 class RunningNode implements Node {
   readonly tools: ToolManager
   readonly registry: LocalToolRegistry
+  readonly peers: ClientManager
+  readonly remoteTools: RemoteToolRegistry
   readonly warnings: readonly string[]
   readonly #options: NodeOptions
   readonly #log: Log
   readonly #store: Store
   readonly #runtime: TaskRuntime<StoredContext>
   readonly #push: PushService
-  readonly #fetch: ReturnType<typeof createGuardedFetch>
+  readonly #fetch: GuardedFetch
+  readonly #directoryFetch: GuardedFetch
+  readonly #discovery: Discovery
   readonly #authenticator: ReturnType<typeof createAuthenticator>
   readonly #cards: CardRoute
   readonly #app: HttpApp
@@ -132,16 +147,38 @@ class RunningNode implements Node {
     this.#authenticator = authenticator
     this.registry = registry
     this.warnings = warnings
-    this.tools = new ToolManager({ registry, log })
+    const self = options.agent.id
+    this.peers = new ClientManager({ peers: options.peers ?? {}, log, enabled: options.features?.delegate ?? true })
+    this.remoteTools = new RemoteToolRegistry({ clients: this.peers, self, log })
+    const guard = new DelegationGuard(self, { ...delegationLimits, ...options.delegation })
+    this.tools = new ToolManager({ registry, sources: [this.remoteTools], guard, log })
+    const { discovery = {} } = options
+    this.#directoryFetch = createGuardedFetch({
+      allowPrivate: discovery.allowPrivate ?? (discovery.directory ?? []).some(namesPrivateAddress),
+    })
+    this.#discovery = new Discovery(discovery, {
+      ownUrls: () => [this.url, this.#publicUrl],
+      clients: this.peers,
+      registry: this.remoteTools,
+      fetch: this.#directoryFetch,
+      log,
+    })
     this.#basePath = basePathOf(server)
 
     this.#runtime = new TaskRuntime({
       store,
       log,
-      execute: createExecutor({ registry, onMessage, log }),
+      execute: createExecutor({
+        registry,
+        onMessage,
+        resolve: (name) => this.tools.resolve(name),
+        guard,
+        log,
+      }),
       cancelGraceMs: server.cancelGraceMs ?? defaults.cancelGraceMs,
       deduplicate: server.deduplicateMessages ?? true,
       maxRuns: server.maxRunningTasks ?? defaults.maxRunningTasks,
+      isAwaited: ({ metadata }) => guard.knows(metadata),
       resumed: (taskId) => void this.#push.adopt(taskId),
       retentionMs: parseDuration(options.store?.retention ?? defaults.retention),
     })
@@ -239,6 +276,7 @@ class RunningNode implements Node {
     const recovered = await this.#runtime.recover()
     if (recovered > 0) this.#log.info({ recovered }, 'Took over the tasks of a process that ended.')
     this.#push.start()
+    if (this.#options.features?.delegate !== false) this.#discovery.start()
   }
 
   stop(): Promise<void> {
@@ -251,7 +289,9 @@ class RunningNode implements Node {
     await this.#runtime.close(this.#options.server?.drainMs ?? defaults.drainMs)
     await this.#app.close()
     await this.#push.close()
-    await this.#fetch.close()
+    await this.#discovery.close()
+    await this.peers.close()
+    await Promise.all([this.#fetch.close(), this.#directoryFetch.close()])
     await closeIdleWorkers()
     this.#authenticator.close()
     await this.#store.close()
@@ -262,6 +302,13 @@ function checkAgent({ agent }: NodeOptions): void {
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(agent?.id ?? '')) {
     const got = JSON.stringify(agent?.id)
     throw new ConvokeError('config', `agent.id must be 1 to 64 letters, digits, _ or -, got ${got}.`)
+  }
+}
+
+function checkDiscovery({ discovery = {} }: NodeOptions): void {
+  for (const url of discovery.directory ?? []) {
+    if (URL.canParse(url) && /^https?:$/.test(new URL(url).protocol)) continue
+    throw new ConvokeError('config', `discovery.directory must list http or https URLs, got ${JSON.stringify(url)}.`)
   }
 }
 

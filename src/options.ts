@@ -1,6 +1,8 @@
 /** What a node is made from. The configuration file has the same shape; `config.ts` reads it into this. */
-import type { Tool } from './tools/tool.ts'
+import type { DiscoveryOptions } from './peers/discovery.ts'
+import type { PeerOptions } from './peers/peer.ts'
 import type { MessageHandler } from './server/message-handler.ts'
+import type { Tool } from './tools/tool.ts'
 
 /** A tool module by path: every exported tool, or one export, perhaps under another name. */
 export interface ToolModule {
@@ -67,7 +69,7 @@ export interface ServerOptions {
    * after a lost answer does no work twice. Default: true.
    */
   readonly deduplicateMessages?: boolean
-  /** Tasks that may be under way at once. More are refused with 429. Default: 10,000. */
+  /** Tasks that may be under way at once. More are refused with 429, but for those that one of them waits for. Default: 10,000. */
   readonly maxRunningTasks?: number
   readonly push?: {
     /** Deliver webhooks to private and loopback addresses too. Default: only when the node itself listens on loopback. */
@@ -99,8 +101,24 @@ export interface AgentOptions {
   readonly module?: string
 }
 
+/** How far calls may be passed on from node to node. Nodes that call each other need different `agent.id`s. */
+export interface DelegationOptions {
+  /** How often this node may be in the path of a call that it takes. Default: 1, so that A may call B, and B call A back. */
+  readonly maxVisits?: number
+  /** How often a call may have been passed on. Default: 8. */
+  readonly maxHops?: number
+}
+
 export interface NodeOptions {
   readonly agent: AgentOptions
+  /** Other agents, by the id that their tools are called with here: `^[A-Za-z0-9_-]{1,64}$`. */
+  readonly peers?: Readonly<Record<string, PeerOptions>>
+  readonly discovery?: DiscoveryOptions
+  readonly delegation?: DelegationOptions
+  readonly features?: {
+    /** False: no call to a peer and no discovery; the node still serves. Default: true. */
+    readonly delegate?: boolean
+  }
   readonly server?: ServerOptions
   readonly store?: StoreSettings
   readonly tools?: readonly (Tool | ToolModule)[]

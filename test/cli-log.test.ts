@@ -14,6 +14,19 @@ function onlyLine(lines: string[]): Record<string, unknown> {
 }
 
 describe('the log', () => {
+  test('takes a message alone, an error alone, and nothing at all, and never throws', () => {
+    const lines: string[] = []
+    const log = logTo(lines)
+    log.info('hello')
+    log.warn(new Error('broken'))
+    // What plain JavaScript may do.
+    ;(log.error as () => void)()
+    const [info, warn, error] = lines.map((line) => JSON.parse(line) as Record<string, unknown>)
+    expect(info).toMatchObject({ level: 'info', msg: 'hello' })
+    expect(warn).toMatchObject({ level: 'warn', msg: 'broken', error: { message: 'broken' } })
+    expect(error).toMatchObject({ level: 'error' })
+  })
+
   test('is one JSON line an event, with level, time, message and details', () => {
     const lines: string[] = []
     logTo(lines).info({ tool: 'echo', ms: 3 }, 'The tool ran.')

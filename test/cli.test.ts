@@ -7,6 +7,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { formatBanner, exampleOf } from '../dist/cli/banner.js'
 import { loadConfig } from '../dist/config.js'
+import { addressWarnings } from '../dist/cli/serve.js'
 import { createAuthenticator } from '../dist/server/auth/authenticator.js'
 import type { ToolTraits } from '../dist/tools/tool.js'
 
@@ -31,7 +32,14 @@ function convoke(...args: string[]): Promise<{ code: number; stdout: string; std
 
 describe('convoke token', () => {
   test('prints a token and the configuration that lets it in', async () => {
-    const { code, stdout, stderr } = await convoke('token', 'bob', '--scopes', 'tool:count_*', 'message')
+    const { code, stdout, stderr } = await convoke(
+      'token',
+      'bob',
+      '--scopes',
+      'tool:count_*,message',
+      '--scopes',
+      'tool:add',
+    )
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     const [token] = /cvk_[\w-]{43}/.exec(stdout) ?? []
     const lines = stdout.slice(stdout.indexOf('server:'))
@@ -39,16 +47,24 @@ describe('convoke token', () => {
     await writeFile(file, `agent: { id: alice }\n${lines}`)
     const { options } = await loadConfig(file)
     const caller = createAuthenticator(options.server?.auth).authenticate({ authorization: `Bearer ${token}` })
-    expect(caller).toEqual({ id: 'bob', scopes: ['tool:count_*', 'message'] })
+    expect(caller).toEqual({ id: 'bob', scopes: ['tool:count_*', 'message', 'tool:add'] })
   })
 
   test('prints one JSON line for programs, with another token each time', async () => {
-    const outputs = await Promise.all([convoke('token', '007', '-o', 'json'), convoke('token', '-o', 'json')])
+    const outputs = await Promise.all([
+      convoke('token', '--scopes', 'message', '007', '-o', 'json'),
+      convoke('token', '-o', 'json'),
+    ])
     const [first, second] = outputs.map(
-      ({ stdout }) => JSON.parse(stdout) as { token: string; id: string; sha256: string },
+      ({ stdout }) => JSON.parse(stdout) as { token: string; id: string; sha256: string; scopes: string[] },
     )
-    expect(first).toEqual({ token: expect.any(String), id: '007', sha256: expect.stringMatching(/^[0-9a-f]{64}$/) })
-    expect(second?.id).toBe('caller')
+    expect(first).toEqual({
+      token: expect.any(String),
+      id: '007',
+      sha256: expect.stringMatching(/^[0-9a-f]{64}$/),
+      scopes: ['message'],
+    })
+    expect(second).toMatchObject({ id: 'caller', scopes: ['*'] })
     expect(second?.token).not.toBe(first?.token)
     const authenticator = createAuthenticator({ tokens: [{ id: first!.id, sha256: first!.sha256 }] })
     expect(authenticator.authenticate({ 'x-api-key': first!.token })).toEqual({ id: '007', scopes: ['*'] })
@@ -66,6 +82,16 @@ describe('convoke token', () => {
 })
 
 describe('convoke config check', () => {
+  test('takes the file as other commands do, too, and one file only', async () => {
+    await writeFile(join(folder, 'named.yaml'), 'agent: { id: alice }\n')
+    const [named, two] = await Promise.all([
+      convoke('config', 'check', '-c', 'named.yaml'),
+      convoke('config', 'check', 'other.yaml', '--config', 'named.yaml'),
+    ])
+    expect(named).toEqual({ code: 0, stdout: 'named.yaml is valid.\n', stderr: '' })
+    expect(two).toMatchObject({ code: 2, stderr: expect.stringContaining('other.yaml and named.yaml') })
+  })
+
   test('exits with 0 for a file that is right, loads its modules, and warns of what looks wrong', async () => {
     await writeFile(join(folder, 'agent.mjs'), 'setInterval(() => {}, 1000)\nexport const onMessage = () => "hi"')
     await writeFile(join(folder, 'good.yaml'), 'agent: { id: alice, name: "${NAME}", module: ./agent.mjs }\n')
@@ -139,6 +165,30 @@ describe('convoke config check', () => {
     expect(stderr).toMatch(/^convoke: Refusing to listen on 0\.0\.0\.0 without authentication: .*three ways.*\n$/)
   })
 
+  test('takes peers without asking them, and refuses those that no request could reach', async () => {
+    const peer = (members: string) => `agent: { id: alice }\npeers: { bob: { url: "http://127.0.0.1:1"${members} } }\n`
+    const startup = 'discovery: { startup: true }\n'
+    await writeFile(join(folder, 'peers.yaml'), peer(', auth: { bearer: in-the-file }') + startup)
+    expect(await convoke('config', 'check', 'peers.yaml')).toEqual({
+      code: 0,
+      stdout: 'peers.yaml is valid.\n',
+      stderr:
+        'warning: peers.yaml:2:60: peers.bob.auth.bearer stands in the file in clear text; put it into the environment and write "${env:NAME}".\n',
+    })
+    await writeFile(join(folder, 'unset.yaml'), peer(', auth: { bearer: "${env:BOB_TOKEN}" }, timeout: 1'))
+    expect(await convoke('config', 'check', 'unset.yaml')).toEqual({
+      code: 2,
+      stdout: '',
+      stderr:
+        'unset.yaml:2:60: peers.bob.auth.bearer needs the environment variable BOB_TOKEN, which is not set.\nunset.yaml:2:82: peers.bob.timeout is an unknown key; did you mean timeoutMs?\n',
+    })
+    await writeFile(join(folder, 'host.yaml'), peer(', auth: { apiKey: k, header: Host }'))
+    expect(await convoke('config', 'check', 'host.yaml')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('The API key of peer "bob" cannot be sent in a header named "Host".'),
+    })
+  })
+
   test('exits with 2 where there is no file', async () => {
     expect(await convoke('config', 'check', 'none.yaml')).toEqual({
       code: 2,
@@ -176,11 +226,11 @@ describe('convoke', () => {
     [['serv'], "error: unknown command 'serv'\n(Did you mean serve?)\n(convoke --help shows what there is)\n"],
     [
       ['serve', '--prot', '1'],
-      "error: unknown option '--prot'\n(Did you mean --port?)\n(convoke --help shows what there is)\n",
+      "error: unknown option '--prot'\n(Did you mean --port?)\n(convoke serve --help shows what there is)\n",
     ],
     [
       ['serve', '--port', '65536'],
-      "error: option '-p, --port <n>' argument '65536' is invalid. A port is a number from 0 to 65535.\n(convoke --help shows what there is)\n",
+      "error: option '-p, --port <n>' argument '65536' is invalid. A port is a number from 0 to 65535.\n(convoke serve --help shows what there is)\n",
     ],
   ])('exits with 2 for wrong usage: %j', async (args, stderr) => {
     expect(await convoke(...args)).toEqual({ code: 2, stdout: '', stderr })
@@ -192,6 +242,17 @@ describe('convoke', () => {
     expect(stderr).toMatch(/^convoke: There is no convoke\.yaml or convoke\.json in this folder\./)
     expect(stderr).not.toMatch(/^\s+at /m)
   })
+})
+
+test('a node that listens on all addresses is told which URL it should name', () => {
+  const serverAt = (host: string, publicUrl?: string) =>
+    addressWarnings({ agent: { id: 'a' }, server: { host, ...(publicUrl === undefined ? {} : { publicUrl }) } })
+  for (const host of ['0.0.0.0', '::', '[::]']) {
+    expect(serverAt(host)).toEqual([
+      `The node listens on all addresses of this machine (${host}). Set server.publicUrl to the URL that others use.`,
+    ])
+  }
+  expect([...serverAt('127.0.0.1'), ...serverAt('10.0.0.1'), ...serverAt('0.0.0.0', 'https://a.example')]).toEqual([])
 })
 
 describe('the banner', () => {

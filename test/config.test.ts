@@ -4,14 +4,19 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { loadConfig } from '../dist/config.js'
 import { ConvokeError } from '../dist/base/errors.js'
+import { createNode } from '../dist/node.js'
 import type {
   AgentOptions,
   AuthOptions,
+  DelegationOptions,
   JwtOptions,
+  NodeOptions,
   ServerOptions,
   StoreSettings,
   TokenOptions,
 } from '../dist/options.js'
+import type { DiscoveryOptions } from '../dist/peers/discovery.js'
+import type { PeerAuth, PeerOptions } from '../dist/peers/peer.js'
 import { publicBindProblem } from '../dist/server/auth/public-bind.js'
 
 let folder: string
@@ -50,6 +55,7 @@ describe('a configuration file', () => {
       agent: { id: 'alice' },
       server: { port: 4120 },
       store: { url: 'sqlite:./data/convoke.db' },
+      discovery: { intervalMs: 60_000 },
       baseDir: folder,
     })
     expect(warnings).toEqual([])
@@ -77,6 +83,7 @@ logLevel: debug
         auth: { tokens: [{ id: 'bob', sha256: hash, scopes: ['tool:count_*', 'message'] }] },
       },
       store: { url: ':memory:', retention: '12h' },
+      discovery: { intervalMs: 60_000 },
       tools: [{ module: './tools/text.js' }, { module: './tools/count.js', export: 'countTo', name: 'count' }],
       logLevel: 'debug',
       baseDir: folder,
@@ -91,6 +98,7 @@ logLevel: debug
       agent: { id: 'alice' },
       server: { port: 4120 },
       store: { url: 'sqlite:/var/x.db' },
+      discovery: { intervalMs: 60_000 },
       baseDir: folder,
     })
   })
@@ -309,6 +317,263 @@ describe('what stands under auth', () => {
   })
 })
 
+describe('peers', () => {
+  const secret = 'cvk_Zil2l7nwwve7JOnUrTShfSdOdxHje6hwgfKgmslE'
+  const pem = '-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n'
+  const peers = (text: string) => `agent: { id: alice }\npeers:\n${text}\n`
+  /** The warnings about one peer, without the place. */
+  const warningsOf = async (peer: string, rest = '', environment: Record<string, string> = {}) => {
+    const { warnings } = await load(peers(`  bob: ${peer}\n${rest}`), environment)
+    return warnings.map((warning) => warning.replace(/^.*?:\d+:\d+: /, ''))
+  }
+
+  test('are read with everything that can be said of them', async () => {
+    const text = `
+agent: { id: alice }
+peers:
+  bob:
+    url: http://127.0.0.1:4121
+    auth: { bearer: "\${env:BOB_TOKEN}" }
+    timeoutMs: 60000
+    requestTimeoutMs: \${env:LIMIT}
+    idleTimeoutMs: 5000
+    patienceMs: 2000
+    allowPrivate: true
+    allowOrigins: [https://rpc.example.com]
+    bindings: [HTTP+JSON, JSONRPC]
+    versions: ["1.0"]
+    headers: { X-Tenant: "\${env:TENANT}", X-Plain: yes }
+    tls: { ca: "-----BEGIN CERTIFICATE-----", insecure: true }
+  carol: { url: https://carol.example.com/agent-card.json, auth: { apiKey: "\${env:BOB_TOKEN}", header: X-Key } }
+  dave:
+    url: https://dave.example.com
+    auth:
+      oauth2:
+        tokenUrl: https://login.example.com/token
+        clientId: alice
+        clientSecret: "\${env:BOB_TOKEN}"
+        scopes: [a, b]
+        audience: dave
+discovery: { intervalMs: 300000, startup: true, directory: ["https://example.com/agents.json"], allowPrivate: false }
+delegation: { maxVisits: 1, maxHops: 8 }
+features: { delegate: true }
+`
+    const { options, warnings } = await load(text, { BOB_TOKEN: secret, LIMIT: '1000', TENANT: 'acme' })
+    expect(warnings).toEqual([])
+    expect(options).toMatchObject({
+      peers: {
+        bob: {
+          url: 'http://127.0.0.1:4121',
+          auth: { bearer: secret },
+          timeoutMs: 60_000,
+          requestTimeoutMs: 1000,
+          idleTimeoutMs: 5000,
+          patienceMs: 2000,
+          allowPrivate: true,
+          allowOrigins: ['https://rpc.example.com'],
+          bindings: ['HTTP+JSON', 'JSONRPC'],
+          versions: ['1.0'],
+          headers: { 'X-Tenant': 'acme', 'X-Plain': 'yes' },
+          tls: { ca: '-----BEGIN CERTIFICATE-----', insecure: true },
+        },
+        carol: { auth: { apiKey: secret, header: 'X-Key' } },
+        dave: { auth: { oauth2: { clientSecret: secret, scopes: ['a', 'b'], audience: 'dave' } } },
+      },
+      discovery: { intervalMs: 300_000, startup: true, directory: ['https://example.com/agents.json'] },
+      delegation: { maxVisits: 1, maxHops: 8 },
+      features: { delegate: true },
+    })
+    const node = await createNode({ ...options, store: { url: ':memory:' }, logLevel: 'silent' })
+    expect(node.peers.ids).toEqual(['bob', 'carol', 'dave'])
+    await node.stop()
+  })
+
+  test('are told all that is wrong with them at once', async () => {
+    const text = peers(`  bob smith: { url: http://127.0.0.1 }
+  ann: { ulr: http://127.0.0.1 }
+  bob: http://127.0.0.1:4121
+  carol:
+    url: 127.0.0.1:4121
+    auht: {}
+    timeoutMs: 0
+    bindings: [grpc]
+    versions: [1.0]
+    allowOrigins: [https://example.com/path]
+    allowPrivate: "no"
+    tls: { caFile: a.pem, ca: b }
+  dave: { url: "http://h", bearer: x, auth: {}, headers: { X: 1 } }`)
+    expect(await problemsOf(text)).toEqual([
+      'convoke.yaml:3:3: peers["bob smith"] is the id of a peer and must be 1 to 64 letters, digits, _ or -.',
+      'convoke.yaml:4:3: peers.ann.url is missing: it must be an http or https URL.',
+      'convoke.yaml:4:10: peers.ann.ulr is an unknown key; did you mean url?',
+      'convoke.yaml:5:8: peers.bob must be a mapping with the key url, but it is "http://127.0.0.1:4121".',
+      'convoke.yaml:7:10: peers.carol.url must be an http or https URL, but it is "127.0.0.1:4121".',
+      'convoke.yaml:8:5: peers.carol.auht is an unknown key; did you mean auth?',
+      'convoke.yaml:9:16: peers.carol.timeoutMs must be a whole number of milliseconds, 1 or more, but it is 0.',
+      'convoke.yaml:10:16: peers.carol.bindings[0] must be JSONRPC or HTTP+JSON, but it is "grpc".',
+      'convoke.yaml:11:16: peers.carol.versions[0] must be "1.0" or "0.3", but it is a number: put it in quotes, "1.0".',
+      'convoke.yaml:12:20: peers.carol.allowOrigins[0] must be an origin such as https://example.com, without a path, but it is "https://example.com/path".',
+      'convoke.yaml:13:19: peers.carol.allowPrivate must be true or false, but it is "no".',
+      'convoke.yaml:14:10: peers.carol.tls must be a mapping with insecure, and one of ca and caFile.',
+      'convoke.yaml:14:31: peers.carol.tls.ca must be PEM with a certificate (for a file, write caFile).',
+      'convoke.yaml:15:28: peers.dave.bearer is an unknown key; did you mean peers.ID.auth.bearer?',
+      'convoke.yaml:15:45: peers.dave.auth must have exactly one of bearer, apiKey and oauth2; header goes with apiKey.',
+      'convoke.yaml:15:63: peers.dave.headers.X must be a text that a header can carry, but it is a number: put it in quotes.',
+    ])
+    const around = `agent: { id: alice }
+discovery: { interval: 5, directory: here, startup: 1 }
+delegation: { maxVisit: 1, maxHops: -1 }
+features: { delegation: true }`
+    expect(await problemsOf(around)).toEqual([
+      'convoke.yaml:2:14: discovery.interval is an unknown key; did you mean intervalMs?',
+      'convoke.yaml:2:38: discovery.directory must be a list of URLs, but it is "here".',
+      'convoke.yaml:2:53: discovery.startup must be true or false, but it is 1.',
+      'convoke.yaml:3:15: delegation.maxVisit is an unknown key; did you mean maxVisits?',
+      'convoke.yaml:3:37: delegation.maxHops must be a whole number, 0 or more, but it is -1.',
+      'convoke.yaml:4:13: features.delegation is an unknown key; did you mean delegate?',
+    ])
+  })
+
+  test('have one way to be let in', async () => {
+    const sentence =
+      'convoke.yaml:3:33: peers.bob.auth must have exactly one of bearer, apiKey and oauth2; header goes with apiKey.'
+    for (const auth of ['{}', '{ bearer: a, apiKey: b }', '{ bearer: a, header: X-Key }', '{ header: X-Key }']) {
+      expect(await problemsOf(peers(`  bob: { url: "http://h", auth: ${auth} }`)), auth).toEqual([sentence])
+    }
+    expect(await problemsOf(peers('  bob: { url: "http://h", auth: { baerer: a } }'))).toEqual([
+      'convoke.yaml:3:35: peers.bob.auth.baerer is an unknown key; did you mean bearer?',
+    ])
+    expect(await problemsOf(peers('  bob: { url: "http://h", auth: { token: a } }'))).toEqual([
+      'convoke.yaml:3:35: peers.bob.auth.token is an unknown key. Allowed: bearer, apiKey, header, oauth2.',
+    ])
+  })
+
+  test('say of a credential that is empty or a variable misspelt what it is', async () => {
+    const file = (bearer: string) => peers(`  bob: { url: "http://h", auth: { bearer: "${bearer}" } }`)
+    const words = 'convoke.yaml:3:43: peers.bob.auth.bearer'
+    expect(await problemsOf(file(''))).toEqual([`${words} must be a token without spaces, but it is empty.`])
+    expect(await problemsOf(file('${env:TOKEN}'), { TOKEN: '' })).toEqual([
+      `${words} must be a token without spaces, but \${env:TOKEN} is empty.`,
+    ])
+    expect(await problemsOf(file('${TOKEN}'))).toEqual([
+      `${words} is \${TOKEN} as it stands; did you mean \${env:TOKEN}?`,
+    ])
+  })
+
+  test.each([
+    `auth: ${secret}`,
+    'auth: hunter2',
+    `auth: { bearer: [${secret}] }`,
+    `auth: { bearer: "${secret} x" }`,
+    'auth: { bearer: { hunter2: 1 } }',
+    'auth: { hunter2: 1 }',
+    'auth: { hunter2: "${env:NONE}" }',
+    'auth: { bearer: hunter2, bearer: hunter2 }',
+    `auth: { apiKey: "${secret}\\n" }`,
+    `auth: { apiKey: k, header: "${secret}: x" }`,
+    `auth: { oauth2: { tokenUrl: "${secret}", clientId: "${secret}", clientSecret: 7 } }`,
+    `auth: { oauth2: { tokenUrl: "https://u:${secret}@host name", clientId: a, clientSecret: b } }`,
+    'auth: { oauth2: hunter2 }',
+    'auth: { bearer: "hunter2" x }',
+    `headers: { ${secret}: [1] }`,
+    'headers: { "a hunter2": 1 }',
+    `headers: { Authorization: "Bearer ${secret}\\n" }`,
+    `headers: ["${secret}"]`,
+    'headers: hunter2',
+    'tls: { ca: "-----BEGIN PRIVATE KEY-----\\nhunter2" }',
+    `url: "https://u:${secret}@host"`,
+    `url: "ftp://u:${secret}@host"`,
+    `url: "ftp://u:pa/hunter2@x@host"`,
+    `url: "u:hun ter2@host"`,
+  ])('keep their secrets when something is wrong: %s', async (member) => {
+    const url = member.startsWith('url') ? '' : 'url: "http://127.0.0.1:1", '
+    const problems = await problemsOf(peers(`  bob: { ${url}${member} }`))
+    expect(problems.length).toBeGreaterThan(0)
+    for (const hidden of [secret.slice(0, 12), 'hunter2', 'hun ter2']) {
+      expect(problems.join('\n')).not.toContain(hidden)
+    }
+  })
+
+  test('have URLs without users, and token endpoints that nobody can listen to', async () => {
+    expect(await problemsOf(peers('  bob: { url: "https://me:pw@example.com" }'))).toEqual([
+      'convoke.yaml:3:15: peers.bob.url has a user or a password in it, which is not sent; credentials belong into auth.',
+    ])
+    expect(await problemsOf(peers('  bob: { url: "https://example.com:port" }'))).toEqual([
+      'convoke.yaml:3:15: peers.bob.url must be an http or https URL.',
+    ])
+    const oauth = (url: string) =>
+      peers(`  bob: { url: "https://h", auth: { oauth2: { tokenUrl: "${url}", clientId: a, clientSecret: b } } }`)
+    expect(await problemsOf(oauth('http://login.example.com'))).toEqual([
+      'convoke.yaml:3:56: peers.bob.auth.oauth2.tokenUrl must be an https URL, or an http URL on this machine.',
+    ])
+    expect((await load(oauth('http://127.0.0.1:9'))).options.peers).toHaveProperty('bob')
+    expect(await problemsOf('agent: { id: a }\ndiscovery: { directory: ["https://u:p@h"] }')).toEqual([
+      'convoke.yaml:2:26: discovery.directory[0] has a user or a password in it, which is not sent; credentials belong into auth.',
+    ])
+  })
+
+  test('are warned of when their credentials lie open', async () => {
+    const open = 'peers.bob is sent credentials over plain http: whoever sits on the way can read them.'
+    const token = { T: 'x' }
+    const auth = 'auth: { bearer: "${env:T}" }'
+    expect(await warningsOf(`{ url: "http://example.com", ${auth} }`, '', token)).toEqual([open])
+    expect(await warningsOf(`{ url: "https://example.com", ${auth} }`, '', token)).toEqual([])
+    expect(await warningsOf(`{ url: "http://localhost:1", ${auth} }`, '', token)).toEqual([])
+    expect(await warningsOf('{ url: "http://example.com" }')).toEqual([])
+
+    const inClear = (key: string) =>
+      `peers.bob.auth.${key} stands in the file in clear text; put it into the environment and write "\${env:NAME}".`
+    expect(await warningsOf('{ url: "https://h", auth: { bearer: x } }')).toEqual([inClear('bearer')])
+    expect(await warningsOf('{ url: "https://h", auth: { apiKey: x } }')).toEqual([inClear('apiKey')])
+    const oauth = 'oauth2: { tokenUrl: "https://h", clientId: a, clientSecret: x }'
+    expect(await warningsOf(`{ url: "https://h", auth: { ${oauth} } }`)).toEqual([inClear('oauth2.clientSecret')])
+  })
+
+  test.each([
+    ['http://127.0.0.1:4120', ''],
+    ['http://localhost:4120/', 'server: {}'],
+    ['http://localhost:5000/.well-known/agent-card.json', 'server: { port: 5000 }'],
+    ['http://127.0.0.1:4120/alice', 'server: { host: 0.0.0.0, basePath: /alice }'],
+    ['http://10.0.0.7:4120', 'server: { host: 10.0.0.7 }'],
+    ['https://example.com/alice/', 'server: { publicUrl: "https://example.com/alice" }'],
+  ])('are warned of when they are the node itself: %s', async (url, server) => {
+    expect(await warningsOf(`{ url: "${url}" }`, server)).toEqual([
+      'peers.bob is this node itself; its own tools need no peer.',
+    ])
+  })
+
+  test.each([
+    ['http://127.0.0.1:4121', ''],
+    ['http://10.0.0.7:4120', ''],
+    ['http://127.0.0.1:4120/bob', 'server: { basePath: /alice }'],
+    ['https://example.com/bob', 'server: { publicUrl: "https://example.com/alice" }'],
+  ])('are not taken for the node itself: %s', async (url, server) => {
+    expect(await warningsOf(`{ url: "${url}" }`, server)).toEqual([])
+  })
+
+  test('may bring the certificates of an authority in a file beside the configuration', async () => {
+    await writeFile(join(folder, 'ca.pem'), pem)
+    await writeFile(join(folder, 'empty.pem'), 'nothing')
+    const file = (path: string) => peers(`  bob: { url: "https://h", tls: { caFile: ${path}, insecure: false } }`)
+    expect((await load(file('./ca.pem'))).options.peers).toEqual({
+      bob: { url: 'https://h', tls: { ca: pem, insecure: false } },
+    })
+    const sentence = 'convoke.yaml:3:43: peers.bob.tls.caFile must be the path of a PEM file with a certificate'
+    expect(await problemsOf(file('./none.pem'))).toEqual([`${sentence}, but there is no such file.`])
+    expect(await problemsOf(file('./empty.pem'))).toEqual([`${sentence}, but it holds none.`])
+    expect(await problemsOf(file('.'))).toEqual([`${sentence}, but it is a folder.`])
+  })
+
+  test('may have any id that is allowed, and no other', async () => {
+    const { options } = await load(peers('  __proto__: { url: "https://a" }\n  constructor: { url: "https://b" }'))
+    expect(Object.keys(options.peers ?? {})).toEqual(['__proto__', 'constructor'])
+    expect(await problemsOf(peers(`  ${'x'.repeat(65)}: { url: "https://a" }\n  a.b: { url: "https://b" }`))).toEqual([
+      `convoke.yaml:3:3: peers.${'x'.repeat(65)} is the id of a peer and must be 1 to 64 letters, digits, _ or -.`,
+      'convoke.yaml:4:3: peers["a.b"] is the id of a peer and must be 1 to 64 letters, digits, _ or -.',
+    ])
+  })
+})
+
 describe('publicBindProblem', () => {
   const tokens = [{ id: 'bob', sha256: hash }]
 
@@ -335,6 +600,8 @@ describe('convoke.schema.json', () => {
   interface Schema {
     properties?: Record<string, Schema>
     items?: Schema
+    additionalProperties?: Schema | boolean
+    propertyNames?: Schema
     description?: string
     errorMessage?: string
   }
@@ -372,8 +639,44 @@ describe('convoke.schema.json', () => {
   const jwt: Record<keyof JwtOptions, true> = { issuer: true, audience: true, jwksUrl: true, algorithms: true }
   const store: Record<keyof StoreSettings, true> = { url: true, retention: true, maxBytes: true }
 
+  type PeerInFile = PeerOptions & { tls: { caFile: string } }
+  const peer: Record<keyof PeerInFile, true> = {
+    url: true,
+    auth: true,
+    timeoutMs: true,
+    requestTimeoutMs: true,
+    idleTimeoutMs: true,
+    patienceMs: true,
+    allowPrivate: true,
+    allowOrigins: true,
+    bindings: true,
+    versions: true,
+    headers: true,
+    tls: true,
+  }
+  const tls: Record<keyof PeerInFile['tls'], true> = { ca: true, caFile: true, insecure: true }
+  type KeyOfEach<T> = T extends unknown ? keyof T : never
+  const peerAuth: Record<KeyOfEach<PeerAuth>, true> = { bearer: true, apiKey: true, header: true, oauth2: true }
+  const oauth2: Record<keyof Extract<PeerAuth, { oauth2: unknown }>['oauth2'], true> = {
+    tokenUrl: true,
+    clientId: true,
+    clientSecret: true,
+    scopes: true,
+    audience: true,
+  }
+  const discovery: Record<keyof DiscoveryOptions, true> = {
+    intervalMs: true,
+    startup: true,
+    directory: true,
+    allowPrivate: true,
+  }
+  const delegation: Record<keyof DelegationOptions, true> = { maxVisits: true, maxHops: true }
+  const features: Record<keyof NonNullable<NodeOptions['features']>, true> = { delegate: true }
+
   const read = async () =>
     JSON.parse(await readFile(new URL('../convoke.schema.json', import.meta.url), 'utf8')) as Schema
+  const membersOf = ({ additionalProperties: members }: Schema = {}) =>
+    typeof members === 'object' ? members : undefined
   const keysOf = (schema: Schema | undefined) => Object.keys(schema?.properties ?? {}).toSorted()
 
   test('has every option that a file can give', async () => {
@@ -385,11 +688,24 @@ describe('convoke.schema.json', () => {
     expect(keysOf(authSchema)).toEqual(Object.keys(auth).toSorted())
     expect(keysOf(authSchema?.properties?.['tokens']?.items)).toEqual(Object.keys(token).toSorted())
     expect(keysOf(authSchema?.properties?.['jwt'])).toEqual(Object.keys(jwt).toSorted())
+    const peerSchema = membersOf(top?.['peers'])
+    expect(keysOf(peerSchema)).toEqual(Object.keys(peer).toSorted())
+    expect(keysOf(peerSchema?.properties?.['tls'])).toEqual(Object.keys(tls).toSorted())
+    const peerAuthSchema = peerSchema?.properties?.['auth']
+    expect(keysOf(peerAuthSchema)).toEqual(Object.keys(peerAuth).toSorted())
+    expect(keysOf(peerAuthSchema?.properties?.['oauth2'])).toEqual(Object.keys(oauth2).toSorted())
+    expect(keysOf(top?.['discovery'])).toEqual(Object.keys(discovery).toSorted())
+    expect(keysOf(top?.['delegation'])).toEqual(Object.keys(delegation).toSorted())
+    expect(keysOf(top?.['features'])).toEqual(Object.keys(features).toSorted())
   })
 
   test('explains every key, for editors and for our messages', async () => {
     const visit = (schema: Schema, path: string) => {
       expect(schema.errorMessage, `errorMessage of ${path}`).toMatch(/^must be |^must have /)
+      const names = schema.propertyNames ?? schema
+      expect(names.errorMessage, `errorMessage of the names in ${path}`).toMatch(/must (be|have) /)
+      const members = membersOf(schema)
+      if (members !== undefined) visit(members, `${path}/*`)
       for (const [key, member] of Object.entries(schema.properties ?? {})) {
         expect(member.description, `description of ${path}/${key}`).toBeTruthy()
         visit(member, `${path}/${key}`)

@@ -727,3 +727,29 @@ test('more tasks than the node may run are turned away, and it says when to come
   const { status } = await begin(node.url, toolCall('endless'))
   expect(status.state).not.toBe('TASK_STATE_REJECTED')
 })
+
+test('a call that a tool makes wrongly is a failure of the tool, not a mistake of its caller', async () => {
+  const inner = defineTool({
+    name: 'inner',
+    description: 'Wants a number.',
+    input: { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] },
+    run: ({ n }) => n,
+  })
+  const outer = defineTool({
+    name: 'outer',
+    description: 'Calls another one without it.',
+    input: { type: 'object', properties: { tool: { type: 'string' } }, required: ['tool'] },
+    run: async ({ tool }, { tools }) => await tools.call(tool, {}),
+  })
+  const { url } = await startNode({ tools: [inner, outer] })
+  for (const [tool, says] of [
+    ['inner', /"n" is missing/],
+    ['nobody', /There is no tool "nobody"/],
+  ] as const) {
+    const task = await send(url, toolCall('outer', { tool }))
+    expect(task.status.state).toBe('TASK_STATE_FAILED')
+    const error = toolErrorOf(task)
+    expect(error).toMatchObject({ code: 'tool_failed', tool_name: 'outer', message: expect.stringMatching(says) })
+    expect(error).not.toHaveProperty('issues')
+  }
+})

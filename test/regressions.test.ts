@@ -26,6 +26,8 @@ import { openStore } from '../dist/store/open.js'
 import type { Store } from '../dist/store/store.js'
 import { PushService } from '../dist/tasks/push.js'
 import { TaskRuntime } from '../dist/tasks/runtime.js'
+import { delegationLimits } from '../dist/protocol/delegation.js'
+import { DelegationGuard } from '../dist/tools/delegation.js'
 import { LocalToolRegistry } from '../dist/tools/local.js'
 import { cleanup, deferred, startNode, temporaryFolder, until, within } from './support/lifetime.ts'
 import { serve } from './support/process.ts'
@@ -103,7 +105,13 @@ function runtimeOn(
   const runtime = new TaskRuntime<StoredContext>({
     store,
     log: silent,
-    execute: createExecutor({ registry, onMessage, log: silent }),
+    execute: createExecutor({
+      registry,
+      onMessage,
+      resolve: (name) => registry.resolve(name),
+      guard: new DelegationGuard('alice', delegationLimits),
+      log: silent,
+    }),
     cancelGraceMs: 50,
     maxRuns: 100,
     deduplicate: true,

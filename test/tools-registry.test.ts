@@ -486,6 +486,31 @@ test('tools call the other tools of their agent, as the same caller, and stop wi
   expect(signal.aborted).toBe(true)
 })
 
+test('the deadline of a call holds for the calls inside of it, which may have an earlier one', async () => {
+  const look = defineTool({
+    name: 'look',
+    description: 'Says when it will be stopped.',
+    input: noParams,
+    run: (_, { deadline }) => deadline,
+  })
+  const outer = defineTool({
+    name: 'outer',
+    description: 'Asks its own context, and what it calls.',
+    input: noParams,
+    run: async (_, { deadline, tools }) => [
+      deadline,
+      await tools.call('look'),
+      await tools.call('look', {}, { timeoutMs: 90_000 }),
+      await tools.call('look', {}, { timeoutMs: 1_000 }),
+    ],
+  })
+  const { manager } = registryWith(look, outer)
+  const [own, inner, later, earlier] = (await manager.call('outer', {}, { timeoutMs: 60_000 })) as [number, ...number[]]
+  expect([inner, later]).toEqual([own, own])
+  expect(earlier).toBeLessThan(own)
+  expect(await manager.call('look')).toBe(null)
+})
+
 test('a tool that calls itself without end is stopped', async () => {
   const self = defineTool({
     name: 'self',

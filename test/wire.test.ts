@@ -82,6 +82,7 @@ const names = [
   'chunks',
   'results',
   'rejected',
+  'delegation',
   'failed',
   'canceled',
   'question',

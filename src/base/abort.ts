@@ -24,8 +24,22 @@ export function onAbort(signal: AbortSignal, listener: () => void): () => void {
   return () => signal.removeEventListener('abort', listener)
 }
 
-/** Resolves after `ms` milliseconds, or as soon as the signal aborts. Does not keep the process alive. */
-export function pause(ms: number, signal: AbortSignal): Promise<void> {
+/** A signal that aborts with the first of these, and for its reason; to be ended when nobody looks at it any more. */
+export function firstOf(...signals: readonly (AbortSignal | undefined)[]): { signal: AbortSignal; end(): void } {
+  const controller = new AbortController()
+  const links = signals.flatMap((signal) =>
+    signal === undefined ? [] : [onAbort(signal, () => controller.abort(signal.reason))],
+  )
+  return {
+    signal: controller.signal,
+    end() {
+      for (const unlink of links) unlink()
+    },
+  }
+}
+
+/** Resolves after `ms` milliseconds, or as soon as the signal aborts. Keeps the process alive only if told to. */
+export function pause(ms: number, signal: AbortSignal, { keepAlive = false } = {}): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
       clearTimeout(timer)
@@ -33,7 +47,7 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
       resolve()
     }
     const timer = setTimeout(done, ms)
-    timer.unref()
+    if (!keepAlive) timer.unref()
     let stop = (): void => {}
     stop = onAbort(signal, done)
   })

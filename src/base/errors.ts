@@ -45,6 +45,8 @@ export const errorCodes = {
   unavailable: soon,
   /** A connection failed before an answer came. */
   network: soon,
+  /** A peer broke: it answered with an error of its own, or with something that is not A2A. */
+  peer_failed: never,
   /** A value passes a limit of this node. */
   too_large: never,
   /** The configuration is wrong; start-up only. */

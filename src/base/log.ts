@@ -5,13 +5,7 @@
 import { styleText } from 'node:util'
 import { pino } from 'pino'
 import { isObject } from './json.ts'
-
-export interface Logger {
-  debug(details: object, message: string): void
-  info(details: object, message: string): void
-  warn(details: object, message: string): void
-  error(details: object, message: string): void
-}
+import type { Logger } from './logger.ts'
 
 /** What {@link createLog} makes. */
 export type Log = Logger
@@ -48,8 +42,11 @@ export function createLog(level: LogLevel, options: LogOptions = {}): Log {
     destination,
   )
   // Asked before the details are copied: most lines are not written.
-  const writer = (grade: keyof Logger) => (details: object, message: string) => {
-    if (grades[grade] >= grades[level]) logger[grade](loggableDetails(details), redactText(message))
+  const writer = (grade: keyof Logger) => (details: object | string, message?: string) => {
+    if (grades[grade] < grades[level]) return
+    if (typeof details === 'string') return logger[grade](redactText(message ?? details))
+    const text = message ?? (details instanceof Error ? details.message : '')
+    logger[grade](loggableDetails(details ?? {}), redactText(String(text)))
   }
   return { debug: writer('debug'), info: writer('info'), warn: writer('warn'), error: writer('error') }
 }

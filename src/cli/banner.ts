@@ -1,6 +1,7 @@
 /** What `convoke serve` says when the node is ready: its doors, its tools, and a call to try. */
 import { isObject } from '../base/json.ts'
 import type { Tool } from '../tools/tool.ts'
+import type { Paint } from './paint.ts'
 
 type BannerTool = Pick<Tool, 'name' | 'input' | 'traits'>
 
@@ -17,9 +18,6 @@ export interface Banner {
   readonly rpcUrl: string
   readonly authRequired: boolean
 }
-
-/** How to set off headings and warnings; the identity where there are no colours. */
-export type Paint = (format: 'bold' | 'yellow', text: string) => string
 
 const shownTools = 10
 

@@ -18,7 +18,7 @@ tools:
 
 /** Loads the named file, or the default one of the working directory. Fails with exit code 2. */
 export async function loadConfigFile(named: string | undefined): Promise<LoadedConfig & { file: string }> {
-  const file = named ?? (await firstThatExists(defaultFiles))
+  const file = named ?? (await findConfigFile())
   if (file === undefined) throw new CommandFailure(2, minimalFile)
   try {
     return { file, ...(await loadConfig(file)) }
@@ -52,8 +52,9 @@ async function skippedParts(options: NodeOptions): Promise<readonly string[]> {
   }
 }
 
-async function firstThatExists(files: readonly string[]): Promise<string | undefined> {
-  for (const file of files) if (await exists(file)) return file
+/** The default file of the working directory, if there is one. */
+export async function findConfigFile(): Promise<string | undefined> {
+  for (const file of defaultFiles) if (await exists(file)) return file
   return undefined
 }
 

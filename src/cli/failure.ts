@@ -48,3 +48,14 @@ function systemSentence(error: NodeJS.ErrnoException & { address?: string; port?
       return undefined
   }
 }
+
+/** Ends the process with this exit code: what went wrong has been told. */
+export class ExitRequest extends Error {
+  override readonly name = 'ExitRequest'
+  readonly exitCode: number
+
+  constructor(exitCode: number) {
+    super(`exit ${exitCode}`)
+    this.exitCode = exitCode
+  }
+}

@@ -1,14 +1,13 @@
 /** `convoke serve`: runs a node until it is told to stop. */
-import { styleText } from 'node:util'
 import { createLog } from '../base/log.ts'
 import { createNode } from '../node.ts'
 import type { Node } from '../node.ts'
 import type { NodeOptions } from '../options.ts'
 import type { Tool } from '../tools/tool.ts'
 import { formatBanner } from './banner.ts'
-import type { Paint } from './banner.ts'
 import { loadConfigFile } from './config.ts'
 import { CommandFailure } from './failure.ts'
+import { createPaint } from './paint.ts'
 
 export interface ServeFlags {
   readonly config?: string
@@ -20,7 +19,7 @@ export interface ServeFlags {
 
 /** Resolves when the node is ready; from then on signals decide. Flags win over the file. */
 export async function serve(flags: ServeFlags): Promise<void> {
-  const { options: fromFile, warnings } = await loadConfigFile(flags.config)
+  const { options: fromFile, warnings: ofFile } = await loadConfigFile(flags.config)
   const logLevel = flags.logLevel ?? fromFile.logLevel ?? 'info'
   const options: NodeOptions = {
     ...fromFile,
@@ -31,6 +30,7 @@ export async function serve(flags: ServeFlags): Promise<void> {
       ...(flags.host === undefined ? {} : { host: flags.host }),
     },
   }
+  const warnings = [...ofFile, ...addressWarnings(options)]
   const starting = start(options)
   stopOnSignal(starting, options.server?.drainMs ?? defaultDrainMs)
   try {
@@ -59,6 +59,15 @@ async function start(options: NodeOptions): Promise<Node> {
     await node.stop()
     throw error
   }
+}
+
+/** The URL that is shown then works on this machine only, and the card names whatever host it was asked under. */
+export function addressWarnings({ server = {} }: NodeOptions): string[] {
+  const { host = '', publicUrl } = server
+  if (!/^(0\.0\.0\.0|\[?::\]?)$/.test(host) || publicUrl !== undefined) return []
+  return [
+    `The node listens on all addresses of this machine (${host}). Set server.publicUrl to the URL that others use.`,
+  ]
 }
 
 /** The node's own. */
@@ -117,10 +126,6 @@ function readyLine(node: Node): string {
 }
 
 function readyText(node: Node, options: NodeOptions, warnings: readonly string[]): string {
-  const { stdout } = process
-  // hasColors knows NO_COLOR and TERM.
-  const colors = stdout.isTTY && stdout.hasColors()
-  const paint: Paint = (format, text) => (colors ? styleText(format, text, { validateStream: false }) : text)
   const banner = {
     name: options.agent.name ?? options.agent.id,
     url: node.url,
@@ -131,5 +136,5 @@ function readyText(node: Node, options: NodeOptions, warnings: readonly string[]
     rpcUrl: node.doors.find((door) => /json-?rpc/i.test(door.name))?.url ?? node.url,
     authRequired: options.server?.auth !== undefined,
   }
-  return formatBanner(banner, paint)
+  return formatBanner(banner, createPaint(process.stdout))
 }

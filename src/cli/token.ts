@@ -8,6 +8,9 @@ export interface TokenFlags {
   readonly output: 'text' | 'json'
 }
 
+/** What a token may do whose entry does not say. */
+const everything = ['*']
+
 /** Prints a new token, which exists nowhere else, and what to put into the configuration for it. */
 export function printToken(id: string, flags: TokenFlags): void {
   if (!isTokenId(id))
@@ -22,7 +25,7 @@ export function printToken(id: string, flags: TokenFlags): void {
   const token = createToken()
   const entry = { id, sha256: hashToken(token), ...(flags.scopes === undefined ? {} : { scopes: flags.scopes }) }
   if (flags.output === 'json') {
-    process.stdout.write(`${JSON.stringify({ token, ...entry })}\n`)
+    process.stdout.write(`${JSON.stringify({ token, ...entry, scopes: flags.scopes ?? everything })}\n`)
     return
   }
   // JSON is YAML, and its quotes keep an id such as `true` or `007` a text.

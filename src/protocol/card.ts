@@ -186,6 +186,22 @@ export function fromAgentCard(card: unknown): CardTools {
   return typeof toolsUrl === 'string' ? { tools, toolsUrl } : { tools }
 }
 
+/** The tools on one page of the list at `tools_url`. */
+export function fromToolEntries(page: unknown): ToolDescriptor[] {
+  const entries: unknown = isObject(page) ? page['tools'] : undefined
+  return (Array.isArray(entries) ? (entries as unknown[]) : []).flatMap((entry) => {
+    if (!isObject(entry) || typeof entry['id'] !== 'string') return []
+    const { id, description, tags } = entry
+    const texts = Array.isArray(tags) ? tags.filter((tag): tag is string => typeof tag === 'string') : []
+    return [fromEntry(id, entry, typeof description === 'string' ? description : '', texts, true)]
+  })
+}
+
+/** Whether the card declares the tool-call extension. */
+export function declaresExtension(card: unknown): boolean {
+  return isObject(card) && extensionOf(card) !== undefined
+}
+
 function fromEntry(
   id: string,
   entry: Record<string, unknown>,
@@ -208,10 +224,13 @@ function fromEntry(
 }
 
 function extensionParams(card: Record<string, unknown>): Record<string, unknown> | undefined {
+  const params = extensionOf(card)?.['params']
+  return isObject(params) ? params : undefined
+}
+
+function extensionOf(card: Record<string, unknown>): Record<string, unknown> | undefined {
   if (!isObject(card['capabilities']) || !Array.isArray(card['capabilities']['extensions'])) return undefined
-  for (const extension of card['capabilities']['extensions'] as unknown[]) {
-    if (isObject(extension) && extension['uri'] === extensionUri && isObject(extension['params']))
-      return extension['params']
-  }
-  return undefined
+  return (card['capabilities']['extensions'] as unknown[])
+    .filter(isObject)
+    .find((extension) => extension['uri'] === extensionUri)
 }

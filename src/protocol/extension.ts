@@ -11,6 +11,7 @@ export const keys = {
   error: '_tool_error',
   attempt: '_tool_attempt',
   question: '_tool_question',
+  delegation: '_delegation',
 } as const
 
 /** On the card a tool is the skill `tool-NAME` with this tag. */

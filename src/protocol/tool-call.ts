@@ -224,3 +224,30 @@ export function fromAnswerMessage(message: Message): Json {
   }
   return message.parts.flatMap((part) => (part.text === undefined ? [] : [part.text])).join('\n')
 }
+
+/** The question in a status message, or undefined when it holds none of this extension's. */
+export function fromQuestionMessage(message: Message): { message: string; schema?: JsonObject } | undefined {
+  const body = message.metadata?.[keys.question]
+  if (!isObject(body) || typeof body['message'] !== 'string') return undefined
+  const { message: text, schema } = body
+  return { message: text, ...(isObject(schema) ? { schema } : {}) }
+}
+
+/** The reply to a question: text as text, anything else as data. */
+export function toAnswerMessage(
+  answer: Json,
+  task: { readonly taskId: string; readonly contextId?: string | undefined },
+  messageId: string = randomUUID(),
+): Message {
+  const { part, wrapped }: { part: Part; wrapped: boolean } =
+    typeof answer === 'string' ? { part: { text: answer }, wrapped: false } : toPart(answer)
+  if (wrapped) part.metadata = { [keys.wrapped]: true }
+  return {
+    messageId,
+    taskId: task.taskId,
+    ...(task.contextId === undefined ? {} : { contextId: task.contextId }),
+    role: 'ROLE_USER',
+    parts: [part],
+    extensions: [extensionUri],
+  }
+}

@@ -1,6 +1,6 @@
 /** ConvokeErrors as JSON-RPC and HTTP+JSON errors: A2A specification 5.4, 9.5 and 11.6. */
-import { ConvokeError, type ErrorCode } from '../base/errors.ts'
-import type { JsonObject } from '../base/json.ts'
+import { ConvokeError, type ErrorCode, type Issue } from '../base/errors.ts'
+import { isObject, type JsonObject } from '../base/json.ts'
 
 interface WireError {
   readonly rpc: number
@@ -124,4 +124,119 @@ export function retryAfterSeconds(error: unknown): number | undefined {
   if (!(error instanceof ConvokeError)) return undefined
   if (error.retryAfterMs !== undefined) return Math.max(1, Math.ceil(error.retryAfterMs / 1000))
   return error.code === 'unavailable' || error.code === 'rate_limited' ? 1 : undefined
+}
+
+/** The code of a JSON-RPC error's number; what a peer calls an internal error is `peer_failed` on this side. */
+const codesByRpc: ReadonlyMap<number, ErrorCode> = new Map(
+  Object.entries(wireErrors).map(([code, { rpc }]) => [rpc, code === 'internal' ? 'peer_failed' : (code as ErrorCode)]),
+)
+
+const codesByReason: ReadonlyMap<string, ErrorCode> = new Map(
+  Object.entries(wireErrors).flatMap(([code, { reason }]) =>
+    reason === undefined ? [] : [[reason, code as ErrorCode] as const],
+  ),
+)
+
+/** What an HTTP status means where the body says no more. */
+export function codeOfStatus(status: number): ErrorCode {
+  switch (status) {
+    case 400:
+    case 422:
+      return 'invalid_request'
+    case 401:
+      return 'unauthenticated'
+    case 403:
+      return 'forbidden'
+    case 404:
+    case 410:
+      return 'not_found'
+    case 413:
+      return 'too_large'
+    case 415:
+      return 'content_type_not_supported'
+    case 429:
+      return 'rate_limited'
+    case 408:
+    case 502:
+    case 503:
+    case 504:
+      return 'unavailable'
+    default:
+      return 'peer_failed'
+  }
+}
+
+/** What a peer's error says: code, sentence, and what its details add. */
+export interface ReadError {
+  readonly code: ErrorCode
+  readonly message: string
+  readonly issues?: readonly Issue[]
+  readonly retryAfterMs?: number
+  /** The number of a JSON-RPC error. */
+  readonly rpcCode?: number
+}
+
+/** A JSON-RPC error object as an error of ours; undefined where it is none. */
+export function readRpcError(error: unknown): ReadError | undefined {
+  if (!isObject(error) || typeof error['code'] !== 'number') return undefined
+  const { code: rpcCode, message, data } = error
+  const read = readDetails(data)
+  return {
+    code: read.code ?? codesByRpc.get(rpcCode) ?? 'peer_failed',
+    message: typeof message === 'string' && message !== '' ? message : `The error ${rpcCode} without words.`,
+    rpcCode,
+    ...read.rest,
+  }
+}
+
+/** The body of an HTTP+JSON error (`{error: {code, status, message, details}}`, or 0.3's `{code, message}`); undefined where it is none. */
+export function readRestError(status: number, body: unknown): ReadError | undefined {
+  const error = isObject(body) && isObject(body['error']) ? body['error'] : body
+  if (!isObject(error) || typeof error['message'] !== 'string') return undefined
+  // In 0.3 the code is that of JSON-RPC.
+  if (typeof error['code'] === 'number' && error['code'] < 0) return readRpcError(error)
+  const read = readDetails(error['details'])
+  const known = Object.entries(wireErrors).find(
+    ([, wire]) => wire.status === error['status'] && wire.http === status && wire.reason === undefined,
+  )?.[0] as ErrorCode | undefined
+  const code = read.code ?? (status === 400 && read.rest.issues !== undefined ? 'invalid_params' : known)
+  return {
+    code: code === undefined || code === 'internal' || code === 'parse_error' ? codeOfStatus(status) : code,
+    message: error['message'],
+    ...read.rest,
+  }
+}
+
+function readDetails(details: unknown): { code?: ErrorCode; rest: Pick<ReadError, 'issues' | 'retryAfterMs'> } {
+  let code: ErrorCode | undefined
+  let issues: Issue[] | undefined
+  let retryAfterMs: number | undefined
+  for (const detail of Array.isArray(details) ? (details as unknown[]) : []) {
+    if (!isObject(detail)) continue
+    if (typeof detail['reason'] === 'string') code ??= codesByReason.get(detail['reason'])
+    if (Array.isArray(detail['fieldViolations'])) {
+      issues = detail['fieldViolations'].slice(0, 100).flatMap((violation: unknown) => {
+        if (!isObject(violation) || typeof violation['field'] !== 'string') return []
+        const message = typeof violation['description'] === 'string' ? violation['description'] : 'is wrong'
+        return [{ path: `/${violation['field'].replaceAll('.', '/')}`, message }]
+      })
+    }
+    const delay = typeof detail['retryDelay'] === 'string' ? /^(\d+(?:\.\d+)?)s$/.exec(detail['retryDelay']) : null
+    if (delay?.[1] !== undefined) retryAfterMs = Number(delay[1]) * 1000
+  }
+  return {
+    ...(code === undefined ? {} : { code }),
+    rest: {
+      ...(issues === undefined ? {} : { issues }),
+      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    },
+  }
+}
+
+/** The name that A2A gives an error (specification 3.3.2), such as `TaskNotFoundError`; undefined for all that it does not name. */
+export function a2aName(code: ErrorCode): string | undefined {
+  const reason = wireErrors[code]?.reason
+  if (reason === undefined) return undefined
+  const words = reason.toLowerCase().split('_')
+  return `${words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('')}Error`
 }

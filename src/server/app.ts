@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from 'node:net'
 import express, { type NextFunction, type Request, type Response } from 'express'
 import { ConvokeError } from '../base/errors.ts'
-import type { Logger } from '../base/log.ts'
+import type { Logger } from '../base/logger.ts'
 import { toRestError } from '../protocol/wire-errors.ts'
 import type { CardRoute } from './card-route.ts'
 import type { Gatekeeper } from './http.ts'

@@ -18,7 +18,8 @@ export async function ask(question: Question, toolName: string, work: WorkContex
   if (schema === undefined) return fromAnswerMessage(await work.ask(toQuestionMessage({ message }, toolName)))
   const standard = isStandardSchema(schema) ? schema : undefined
   const json: JsonObject = standard === undefined ? (schema as JsonObject) : jsonSchemaOf(standard, 'input')
-  const validator = compile(json, { defaults: standard === undefined })
+  // The question may be one that a peer asks.
+  const validator = compile(json, { defaults: standard === undefined, foreign: true })
   validator.prepare()
   let text = message
   for (;;) {

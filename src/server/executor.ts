@@ -1,9 +1,12 @@
 /** Finds the work for a message: the tool that it names, else the node's message handler, else a polite answer. */
 import { ConvokeError } from '../base/errors.ts'
-import type { Logger } from '../base/log.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Delegation } from '../protocol/delegation.ts'
 import { skillPrefix } from '../protocol/extension.ts'
 import { readToolCall, type ToolCall } from '../protocol/tool-call.ts'
 import type { Executor, Start, Work } from '../tasks/work.ts'
+import type { DelegationGuard } from '../tools/delegation.ts'
+import type { Resolve } from '../tools/invoke.ts'
 import type { LocalToolRegistry } from '../tools/local.ts'
 import type { Caller, Tool } from '../tools/tool.ts'
 import { closest } from '../tools/value.ts'
@@ -15,26 +18,38 @@ import { toRefusal, toToolWork, type ToolServices } from './tool-work.ts'
 export interface ExecutorOptions {
   readonly registry: LocalToolRegistry
   readonly onMessage: MessageHandler | undefined
+  /** Finds the tools that tools and the message handler may call. */
+  readonly resolve: Resolve
+  readonly guard: DelegationGuard
   readonly log: Logger
 }
 
 export function createExecutor(options: ExecutorOptions): Executor<StoredContext> {
   const politely: MessageHandler = (_message, { caller }) => describeTools(published(options.registry, caller))
-  const services = { log: options.log, resolve: (name: string) => options.registry.resolve(name) }
+  const { log, resolve, guard } = options
+  const services: ToolServices = { log, resolve, guard }
   return (start: Start<StoredContext>): Work => {
     const { message, metadata, context } = start.request
     let call: ToolCall | undefined
+    let chain: Delegation | undefined
     try {
       call = readToolCall(message, metadata)
+      chain = guard.read(message.metadata)
     } catch (error) {
-      return toRefusal(ConvokeError.from(error), '')
+      return toRefusal(ConvokeError.from(error), call?.name ?? '')
     }
-    if (call === undefined) return toMessageWork(options.onMessage ?? politely, start, services)
-    return toCallWork(call, context.caller, options.registry, services)
+    if (call === undefined) return toMessageWork(options.onMessage ?? politely, start, services, chain)
+    return toCallWork(call, context.caller, options.registry, services, chain)
   }
 }
 
-function toCallWork(call: ToolCall, caller: Caller, registry: LocalToolRegistry, services: ToolServices): Work {
+function toCallWork(
+  call: ToolCall,
+  caller: Caller,
+  registry: LocalToolRegistry,
+  services: ToolServices,
+  chain: Delegation | undefined,
+): Work {
   const tool = find(registry, call.name) ?? find(registry, withoutPrefix(call.name))
   // What is not published, disabled, or not for this caller, is not there.
   if (tool === undefined || tool.traits.published === false || !allows(caller, `tool:${tool.name}`)) {
@@ -43,7 +58,7 @@ function toCallWork(call: ToolCall, caller: Caller, registry: LocalToolRegistry,
     const text = `There is no tool "${call.name.slice(0, 100)}" here for you. ${hint}`
     return toRefusal(new ConvokeError('not_found', text), call.name)
   }
-  return toToolWork(tool, call, caller, services)
+  return toToolWork(tool, call, caller, services, chain)
 }
 
 function withoutPrefix(name: string): string {

@@ -105,7 +105,13 @@ export function failureHeaders(req: IncomingMessage, httpStatus: number, error: 
   return headers
 }
 
-/** Sends a whole response. A body that was not read to its end takes the connection with it. */
+/** How much of a refused body is read and thrown away, so that the refusal arrives. */
+const maxDrainedBytes = 16 * 1024 * 1024
+
+/**
+ * Sends a whole response. A body that was not read to its end is thrown away. A long one, or one of unknown length, takes
+ * the connection with it: closing on a caller that still sends resets the connection, often before the answer is read.
+ */
 export function sendText(
   res: ServerResponse,
   status: number,
@@ -122,7 +128,9 @@ export function sendText(
     'content-length': Buffer.byteLength(text),
   }
   if (extra !== undefined) Object.assign(headers, extra)
-  if (!res.req.complete) headers['connection'] = 'close'
+  if (!res.req.complete && !(Number(res.req.headers['content-length']) <= maxDrainedBytes)) {
+    headers['connection'] = 'close'
+  }
   res.writeHead(status, headers)
   res.end(text)
 }

@@ -5,7 +5,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ConvokeError } from '../base/errors.ts'
 import { isObject, parseJson } from '../base/json.ts'
-import type { Logger } from '../base/log.ts'
+import type { Logger } from '../base/logger.ts'
 import { toRpcError } from '../protocol/wire-errors.ts'
 import type { Caller } from '../tools/tool.ts'
 import {

@@ -5,13 +5,15 @@
 import { randomUUID } from 'node:crypto'
 import { ConvokeError } from '../base/errors.ts'
 import { isObject, type Json, type JsonObject } from '../base/json.ts'
-import type { Logger } from '../base/log.ts'
+import type { Logger } from '../base/logger.ts'
 import type { Artifact, Message, Part } from '../protocol/a2a.ts'
 import { keys } from '../protocol/extension.ts'
 import { toErrorMessage, toProgressMetadata } from '../protocol/tool-call.ts'
 import type { Outcome, Start, Work, WorkContext, WorkEvent } from '../tasks/work.ts'
-import { createSpace } from '../tools/invoke.ts'
-import type { Caller, Progress, Question, Tool, ToolSpace } from '../tools/tool.ts'
+import type { Delegation } from '../protocol/delegation.ts'
+import { TaskChain, type DelegationGuard } from '../tools/delegation.ts'
+import { createSpace, type Resolve } from '../tools/invoke.ts'
+import type { Caller, Progress, Question, ToolSpace } from '../tools/tool.ts'
 import { ask } from './ask.ts'
 
 /** Where a piece of output goes. Pieces with the same `artifact` id make one artifact. */
@@ -87,14 +89,16 @@ export type MessageHandler = (
 export interface HandlerServices {
   readonly log: Logger
   /** Finds the tools that the handler may call. */
-  readonly resolve: (name: string) => Tool
+  readonly resolve: Resolve
+  readonly guard: DelegationGuard
 }
 
-/** The handler as work for the task runtime. */
+/** The handler as work for the task runtime. `incoming` is the way that the message came, if it was passed on. */
 export function toMessageWork(
   handler: MessageHandler,
   start: Start<{ caller: Caller }>,
   services: HandlerServices,
+  incoming: Delegation | undefined,
 ): Work {
   return {
     repeatable: false,
@@ -102,9 +106,10 @@ export function toMessageWork(
     fail,
     async *run(work) {
       const known = new Set<string>()
-      const answer = handler(start.message, toContext(start, work, services))
+      const chain = new TaskChain(services.guard, incoming)
+      const answer = handler(start.message, toContext(start, work, services, chain))
       if (!isGenerator(answer)) {
-        const value = await answer
+        const value = await Promise.resolve(answer).finally(() => chain.close())
         yield {
           type: 'reply',
           message: toMessage({ text: typeof value === 'string' ? value : JSON.stringify(value) }, work),
@@ -120,6 +125,7 @@ export function toMessageWork(
         }
       } finally {
         await iterator.return?.()
+        chain.close()
       }
     },
   }
@@ -137,7 +143,12 @@ function isGenerator(value: unknown): value is AsyncIterable<MessageEvent> {
   return typeof value === 'object' && value !== null && Symbol.asyncIterator in value
 }
 
-function toContext(start: Start<{ caller: Caller }>, work: WorkContext, services: HandlerServices): MessageContext {
+function toContext(
+  start: Start<{ caller: Caller }>,
+  work: WorkContext,
+  services: HandlerServices,
+  chain: TaskChain,
+): MessageContext {
   return {
     signal: work.signal,
     caller: start.request.context.caller,
@@ -151,8 +162,10 @@ function toContext(start: Start<{ caller: Caller }>, work: WorkContext, services
       ...services,
       caller: start.request.context.caller,
       signals: [work.signal],
+      deadline: () => work.deadline,
       depth: 1,
       ask: (question) => ask(question, '', work),
+      chain: () => chain.outgoing,
     }),
     ask: (question) => ask(typeof question === 'string' ? { message: question } : question, '', work),
   }

@@ -2,7 +2,7 @@
 import express, { type NextFunction, type Request, type Response, type Router } from 'express'
 import { ConvokeError } from '../base/errors.ts'
 import { isObject, parseJson } from '../base/json.ts'
-import type { Logger } from '../base/log.ts'
+import type { Logger } from '../base/logger.ts'
 import { toRestError } from '../protocol/wire-errors.ts'
 import {
   admit,

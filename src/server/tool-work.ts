@@ -1,8 +1,8 @@
 /** A tool call as work for the task runtime: what the tool says becomes the events of its task. */
 import { ConvokeError } from '../base/errors.ts'
 import { cloneJson, type JsonObject } from '../base/json.ts'
-import type { Logger } from '../base/log.ts'
-import { streamArtifact } from '../protocol/extension.ts'
+import type { Logger } from '../base/logger.ts'
+import { keys, streamArtifact } from '../protocol/extension.ts'
 import {
   toChunkArtifact,
   toErrorMessage,
@@ -12,14 +12,17 @@ import {
 } from '../protocol/tool-call.ts'
 import type { Outcome, Work, WorkContext, WorkEvent } from '../tasks/work.ts'
 import { checkParams, runTool } from '../tools/call.ts'
-import { createSpace } from '../tools/invoke.ts'
-import type { Caller, Progress, Tool, ToolContext, ToolSpace } from '../tools/tool.ts'
+import type { Delegation } from '../protocol/delegation.ts'
+import { TaskChain, type DelegationGuard } from '../tools/delegation.ts'
+import { createSpace, type Resolve } from '../tools/invoke.ts'
+import type { Caller, Hop, Progress, Tool, ToolContext, ToolSpace } from '../tools/tool.ts'
 import { ask } from './ask.ts'
 
 export interface ToolServices {
   readonly log: Logger
   /** Finds the tools that this one may call. */
-  readonly resolve: (name: string) => Tool
+  readonly resolve: Resolve
+  readonly guard: DelegationGuard
 }
 
 /** The longest delay that a timer takes, 24.8 days; a longer limit is none. */
@@ -39,7 +42,14 @@ export function toRefusal(error: ConvokeError, toolName: string): Work {
   }
 }
 
-export function toToolWork(tool: Tool, call: ToolCall, caller: Caller, services: ToolServices): Work {
+/** `chain` is the way that the call came, if it was passed on. */
+export function toToolWork(
+  tool: Tool,
+  call: ToolCall,
+  caller: Caller,
+  services: ToolServices,
+  chain: Delegation | undefined,
+): Work {
   let params: JsonObject | Promise<JsonObject>
   try {
     // The tool may do with its params what it likes; the message that brought them is kept as it was sent.
@@ -49,19 +59,23 @@ export function toToolWork(tool: Tool, call: ToolCall, caller: Caller, services:
   }
   // It is awaited when the work begins, and must not count as unhandled until then.
   if (params instanceof Promise) params.catch(() => {})
-  const timeoutMs = Math.min(tool.traits.timeoutMs ?? Infinity, call.timeoutMs ?? Infinity)
+  const leftMs = chain?.deadline === undefined ? Infinity : Math.max(1, chain.deadline - Date.now())
+  const timeoutMs = Math.min(tool.traits.timeoutMs ?? Infinity, call.timeoutMs ?? Infinity, leftMs)
   return {
     repeatable: tool.traits.readOnly === true || tool.traits.idempotent === true,
     timeoutMs: timeoutMs > maxTimerMs ? undefined : timeoutMs,
     fail: (error) => failed(error, tool.name),
-    run: (work) => run(tool, params, new CallContext(tool, call, caller, services, work), work, services.log),
+    run: (work) => {
+      const way = new TaskChain(services.guard, chain)
+      return run(tool, params, new CallContext(tool, call, caller, services, work, way), work, services.log)
+    },
   }
 }
 
 async function* run(
   tool: Tool,
   checked: JsonObject | Promise<JsonObject>,
-  context: ToolContext,
+  context: CallContext,
   work: WorkContext,
   log: Logger,
 ): AsyncGenerator<WorkEvent, Outcome, void> {
@@ -88,7 +102,9 @@ async function* run(
         return { state: 'TASK_STATE_COMPLETED' }
       }
       // A second attempt begins the artifact anew, so that whoever puts the chunks together starts over.
-      yield { type: 'artifact', artifact: toChunkArtifact(step.value, work.attempt), append: chunks++ > 0 }
+      const restarted = context.takeRestart()
+      if (restarted) chunks = 0
+      yield { type: 'artifact', artifact: toChunkArtifact(step.value, context.attempt), append: chunks++ > 0 }
     }
   } catch (error) {
     // A full line in front of the tool turned the call away.
@@ -98,6 +114,7 @@ async function* run(
     throw error
   } finally {
     await steps.return(null)
+    context.close()
   }
 }
 
@@ -110,9 +127,12 @@ class CallContext implements ToolContext {
   readonly ask: ToolContext['ask']
   readonly #work: WorkContext
   readonly #services: ToolServices
+  readonly #chain: TaskChain
   #space: ToolSpace | undefined
+  #restarts = 0
+  #isRestarted = false
 
-  constructor(tool: Tool, call: ToolCall, caller: Caller, services: ToolServices, work: WorkContext) {
+  constructor(tool: Tool, call: ToolCall, caller: Caller, services: ToolServices, work: WorkContext, chain: TaskChain) {
     const { taskId, contextId } = work
     this.caller = caller
     this.call = { id: call.callId ?? taskId, taskId, contextId }
@@ -122,6 +142,42 @@ class CallContext implements ToolContext {
     this.ask = (question) => ask(question, tool.name, work)
     this.#work = work
     this.#services = services
+    this.#chain = chain
+  }
+
+  /** The number of the attempt whose chunks count: a tool elsewhere may begin anew while this run goes on. */
+  get attempt(): number {
+    return this.#work.attempt + this.#restarts
+  }
+
+  /** Whether the tool has begun anew since the last time. */
+  takeRestart(): boolean {
+    const restarted = this.#isRestarted
+    this.#isRestarted = false
+    return restarted
+  }
+
+  /** Ends with the run. */
+  close(): void {
+    this.#chain.close()
+  }
+
+  get hop(): Hop {
+    const chain = this.#chain
+    return {
+      streaming: true,
+      stoppable: true,
+      detach: false,
+      get chain() {
+        return chain.outgoing
+      },
+      reentrant: chain.reentrant,
+      restart: () => {
+        this.#restarts++
+        this.#isRestarted = true
+        this.#work.emit({ type: 'status', metadata: { [keys.attempt]: this.attempt } })
+      },
+    }
   }
 
   get signal(): AbortSignal {
@@ -135,7 +191,17 @@ class CallContext implements ToolContext {
   /** What a tool calls ends with it, and counts as its caller's. */
   get tools(): ToolSpace {
     const { log, resolve } = this.#services
-    this.#space ??= createSpace({ log, resolve, caller: this.caller, signals: [this.signal], depth: 1 })
+    this.#space ??= createSpace({
+      log,
+      resolve,
+      caller: this.caller,
+      signals: [this.signal],
+      deadline: () => this.deadline,
+      depth: 1,
+      // What a tool elsewhere wants to know is for the one to say who started all this.
+      ask: this.ask,
+      chain: () => this.#chain.outgoing,
+    })
     return this.#space
   }
 }

@@ -6,7 +6,7 @@
 import { pause } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
-import type { Logger } from '../base/log.ts'
+import type { Logger } from '../base/logger.ts'
 import type { Artifact, Message, TaskState } from '../protocol/a2a.ts'
 import type { EventRecord, StatusChange, Store, TaskRow } from '../store/store.ts'
 import { artifactEventText, idMembers, markLastChunk, statusEventText, statusText, taskEventText } from './snapshot.ts'

@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
-import type { Logger } from '../base/log.ts'
+import type { Logger } from '../base/logger.ts'
 import { isInterrupted, isTerminal, type Message, type TaskStatus, type TerminalState } from '../protocol/a2a.ts'
 import type { EventRecord, ListQuery, Store, TaskRow } from '../store/store.ts'
 import { Run, type RunHost } from './run.ts'
@@ -22,6 +22,8 @@ export interface RuntimeOptions<Context> {
   readonly cancelGraceMs: number
   /** How many runs there may be at once. */
   readonly maxRuns: number
+  /** Whether a run waits for what this message starts: it is taken in however many there are. Default: none is. */
+  readonly isAwaited?: (message: Message) => boolean
   /** Whether a message whose id came before finds its task again, or starts another. */
   readonly deduplicate: boolean
   /** How long finished tasks are kept, in milliseconds. */
@@ -61,7 +63,7 @@ export interface Sent {
 /** What one read of a follower may hold in memory, in characters. */
 const readBytes = 64 * 1024
 const sweepEveryMs = 60_000
-/** How many times as many runs may wait for an answer as may work. */
+/** How many times as many runs may wait, for an answer or for each other, as may work. */
 const waitingFactor = 10
 
 export class TaskRuntime<Context> {
@@ -87,7 +89,13 @@ export class TaskRuntime<Context> {
   #idle: (() => void)[] = []
 
   constructor(options: RuntimeOptions<Context>) {
-    this.#options = { compactAfterMs: 600_000, leaseMs: 15_000, resumed: () => {}, ...options }
+    this.#options = {
+      compactAfterMs: 600_000,
+      leaseMs: 15_000,
+      resumed: () => {},
+      isAwaited: () => false,
+      ...options,
+    }
     this.#store = options.store
     this.#host = {
       store: options.store,
@@ -144,7 +152,7 @@ export class TaskRuntime<Context> {
     // While the store was asked another request may have brought the same message.
     const rival = this.#byMessage.get(key)
     if (rival !== undefined) return this.#sent(rival, false)
-    this.#admit()
+    this.#admit(message)
     const id = randomUUID()
     const contextId = message.contextId ?? randomUUID()
     const mine = address(message, id, contextId)
@@ -446,7 +454,7 @@ export class TaskRuntime<Context> {
       await run.answer(mine, () => (begin = snapshotNow(run)))
       return this.#sent(run, true, begin ?? (await this.peek(id)))
     }
-    this.#admit()
+    this.#admit(message)
     const taken = await this.#store.acquire(id, this.#worker, { now: Date.now(), leaseMs: this.#options.leaseMs })
     if (taken === undefined) throw new ConvokeError('unavailable', `Task "${id}" is busy on another replica.`)
     const resumed = this.#resume(taken, mine)
@@ -537,13 +545,15 @@ export class TaskRuntime<Context> {
     return fold.toText()
   }
 
-  #admit(): void {
-    const { maxRuns } = this.#options
+  #admit(message: Message): void {
+    const { maxRuns, isAwaited } = this.#options
     if (this.#runs.size < maxRuns) return
     // Who waits for an answer does not work; but that is not without a limit, either.
     let waiting = 0
     for (const run of this.#runs.values()) if (run.asking) waiting++
     if (this.#runs.size - waiting < maxRuns && waiting < maxRuns * waitingFactor) return
+    // The run that waits for this one keeps its place meanwhile: refused, they would wait for each other.
+    if (this.#runs.size < maxRuns * waitingFactor && isAwaited(message)) return
     const text = `The node runs ${this.#runs.size} tasks, which is all it may. Try again later.`
     throw new ConvokeError('rate_limited', text, { retryAfterMs: 1000 })
   }

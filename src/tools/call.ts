@@ -1,6 +1,6 @@
 /** One call of a tool: its params are checked, it waits its turn and runs, and what it says is checked. */
 import { abortReason } from '../base/abort.ts'
-import { ConvokeError, errorCodes, type Issue } from '../base/errors.ts'
+import { ConvokeError, errorCodes, type ErrorCode, type Issue } from '../base/errors.ts'
 import { isObject, type JsonObject } from '../base/json.ts'
 import { Gate } from './gate.ts'
 import { describeIssues } from './issues.ts'
@@ -30,10 +30,11 @@ const equipment = new WeakMap<Tool, Equipment>()
 function equipmentOf(tool: Tool): Equipment {
   let found = equipment.get(tool)
   if (found === undefined) {
+    const foreign = tool.kind === 'a2a'
     found = {
-      // A Standard Schema fills in its own defaults, which may be of the type behind its transforms.
-      input: compile(tool.input, { defaults: tool.refine === undefined }),
-      output: tool.output === undefined ? undefined : compile(tool.output),
+      // A Standard Schema fills in its own defaults, which may be of the type behind its transforms; so does a peer.
+      input: compile(tool.input, { defaults: tool.refine === undefined && !foreign, foreign }),
+      output: tool.output === undefined ? undefined : compile(tool.output, { foreign }),
       gate: tool.traits.concurrency === undefined ? undefined : new Gate(tool.traits.concurrency),
     }
     equipment.set(tool, found)
@@ -127,7 +128,7 @@ async function* drive(
     const { gate: ownGate, output } = equipmentOf(tool)
     let params = checked ?? checkParams(tool, unchecked)
     if (params instanceof Promise) params = await params
-    if (ownGate !== undefined) {
+    if (ownGate !== undefined && context.hop?.reentrant !== true) {
       const turn = ownGate.enter(context, `The tool "${tool.name}"`)
       if (turn !== undefined) await turn
       gate = ownGate
@@ -201,10 +202,29 @@ function invalidResult(tool: Tool, what: string, issues: readonly Issue[]): Conv
   return new ConvokeError('invalid_result', `The tool "${tool.name}" ${what}: ${describeIssues(issues)}`, { issues })
 }
 
+/** Failures of calls that tools made themselves. */
+const inner = new WeakSet<object>()
+
+/** Remembers that a failure is that of a call which a tool made, for when the tool lets it through. */
+export function noteInner(error: unknown): void {
+  if (typeof error === 'object' && error !== null) inner.add(error)
+}
+
+/** What these say is about the inner call; a caller of the tool would look for the mistake in its own. */
+const aboutTheCall: ReadonlySet<ErrorCode> = new Set([
+  'invalid_params',
+  'invalid_request',
+  'not_found',
+  'unsupported_operation',
+])
+
 /** Whatever a tool threw, as the ConvokeError that its caller gets. */
 function toFailure(tool: Tool, thrown: unknown, context: ToolContext): ConvokeError {
   const ours = asConvokeError(thrown)
-  if (ours !== undefined) return ours
+  if (ours !== undefined) {
+    if (!inner.has(thrown as object) || !aboutTheCall.has(ours.code)) return ours
+    return new ToolFailure(clip(`A call inside of the tool "${tool.name}" failed: ${ours.message}`, 4000), thrown)
+  }
   // Node's own APIs throw an AbortError of their own when the signal they were given aborts.
   const { signal } = context
   if (signal.aborted && (thrown === signal.reason || isAbortError(thrown))) return abortReason(signal)

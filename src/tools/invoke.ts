@@ -5,13 +5,17 @@ import { abortReason, onAbort } from '../base/abort.ts'
 import { Channel } from '../base/channel.ts'
 import { ConvokeError } from '../base/errors.ts'
 import type { Json } from '../base/json.ts'
-import type { Logger } from '../base/log.ts'
-import { callTool } from './call.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Delegation } from '../protocol/delegation.ts'
+import { callTool, noteInner } from './call.ts'
+import { TaskChain, type DelegationGuard } from './delegation.ts'
 import type {
   CallOptions,
   Caller,
+  Hop,
   Progress,
   Question,
+  RemoteTask,
   Tool,
   ToolContext,
   ToolEvent,
@@ -25,10 +29,12 @@ const streamCapacity = 16
 /** How deep tools may call tools. Deeper is a tool that calls itself without end. */
 const maxDepth = 32
 
+/** Finds a tool that is ready to be called, perhaps on another node first; throws a ConvokeError. */
+export type Resolve = (name: string) => Tool | Promise<Tool>
+
 /** What stands around a call. */
 export interface Surroundings {
-  /** Finds a tool that is ready to be called; throws a ConvokeError. */
-  readonly resolve: (name: string) => Tool
+  readonly resolve: Resolve
   readonly caller: Caller
   readonly log: Logger
   /** Asks whoever started all this. Default: nobody can be asked. */
@@ -37,6 +43,16 @@ export interface Surroundings {
   readonly call?: ToolContext['call'] | undefined
   readonly signals: readonly AbortSignal[]
   readonly timeoutMs?: number | undefined
+  /** When the work that this call is part of will be stopped, in milliseconds since 1970. Default: without a limit. */
+  readonly deadline?: (() => number | undefined) | undefined
+  /** Lets the work of other nodes go on when the call is stopped. Default: false. */
+  readonly detach?: boolean | undefined
+  /** Hears of the task that another node made of the call. */
+  readonly onTask?: ((task: RemoteTask) => void) | undefined
+  /** Opens a chain where a call begins that no task stands behind. */
+  readonly guard?: DelegationGuard | undefined
+  /** The chain that the running task came along. Default: the call begins here. */
+  readonly chain?: (() => Delegation | undefined) | undefined
   /** How many tools called each other to get here. */
   readonly depth: number
 }
@@ -48,12 +64,15 @@ export interface Surroundings {
 export async function invoke(tool: Tool, params: unknown, around: Surroundings): Promise<ToolValue> {
   const scope = new Scope(tool, around)
   try {
-    const work = callTool(tool, params, new CallContext(around, scope, ignore))
-    if (!scope.limited) return await drain(work)
+    const work = callTool(tool, params, new CallContext(around, scope, ignore, undefined))
+    // A tool that calls others ends when they have ended: what runs elsewhere says so, or has a limit of its own.
+    if (!scope.limited || (around.depth > 0 && tool.elsewhere !== undefined)) return await drain(work)
     return await new Promise<ToolValue>((resolve, reject) => {
       scope.whenStopped(reject)
       drain(work).then(resolve, reject)
     })
+  } catch (error) {
+    throw scope.failure(error)
   } finally {
     scope.close()
   }
@@ -75,17 +94,26 @@ export async function* invokeStreaming(
   const scope = new Scope(tool, around)
   const events = new Channel<ToolEvent>(streamCapacity)
   const tell = (progress: Progress): void => events.offer({ ...progress, type: 'progress' })
+  const restart = (): void => void events.push({ type: 'restart' })
   let ended = false
+  let isWaited = true
+  let pumped: Promise<void> | undefined
   try {
-    scope.whenStopped((reason) => events.fail(reason))
-    void pump(callTool(tool, params, new CallContext(around, scope, tell)), events)
+    if (around.depth === 0 || tool.elsewhere === undefined) scope.whenStopped((reason) => events.fail(reason))
+    pumped = pump(callTool(tool, params, new CallContext(around, scope, tell, restart)), events)
     for await (const event of events) {
       ended = event.type === 'result'
       yield event
     }
+  } catch (error) {
+    // A caller whose time is up waits for nothing more; the work is told to stop all the same.
+    isWaited = !(error instanceof ConvokeError && error.code === 'timeout')
+    throw scope.failure(error)
   } finally {
     if (!ended) scope.stop(new ConvokeError('canceled', 'The caller left before the result.'))
     scope.close()
+    // What runs elsewhere is told to stop, and its word is waited for: whoever has left the loop knows that it stands still.
+    if (!ended && isWaited && tool.elsewhere !== undefined) await pumped
   }
 }
 
@@ -115,16 +143,65 @@ async function pump(work: AsyncGenerator<ToolValue, ToolValue, void>, events: Ch
 /** The tool space of a call, or of an agent. */
 export function createSpace(around: Surroundings): ToolSpace {
   return {
-    call: async (name, params, options) => await invoke(around.resolve(name), params, within(around, options)),
+    call: async (name, params, options) => {
+      try {
+        const inside = within(around, options)
+        const tool = around.resolve(name)
+        if (!(tool instanceof Promise)) return await invoke(tool, params, inside)
+        const found = await whenFound(tool, name, inside)
+        return await invoke(found.tool, params, found.around)
+      } catch (error) {
+        noteInner(error)
+        throw error
+      }
+    },
     stream: async function* (name, params, options) {
-      yield* invokeStreaming(around.resolve(name), params, within(around, options))
+      try {
+        const { tool, around: inside } = await whenFound(around.resolve(name), name, within(around, options))
+        yield* invokeStreaming(tool, params, inside)
+      } catch (error) {
+        noteInner(error)
+        throw error
+      }
     },
   }
 }
 
+/** The tool once it is found, and what is left of the call's time then. An abort, or the end of that time, ends the wait. */
+export async function whenFound(
+  tool: Tool | Promise<Tool>,
+  name: string,
+  around: Surroundings,
+): Promise<{ readonly tool: Tool; readonly around: Surroundings }> {
+  if (!(tool instanceof Promise)) return { tool, around }
+  const { signals, timeoutMs } = around
+  const startedAt = performance.now()
+  const links: (() => void)[] = []
+  let timer: Timer | undefined
+  try {
+    const found = await new Promise<Tool>((resolve, reject) => {
+      for (const signal of signals) links.push(onAbort(signal, () => reject(abortReason(signal))))
+      if (timeoutMs !== undefined && timeoutMs > 0) timer = new Timer(timeoutMs, () => reject(late(name, timeoutMs)))
+      tool.then(resolve, reject)
+    })
+    if (timeoutMs === undefined) return { tool: found, around }
+    return {
+      tool: found,
+      around: { ...around, timeoutMs: Math.max(1, Math.ceil(timeoutMs - (performance.now() - startedAt))) },
+    }
+  } finally {
+    timer?.stop()
+    for (const unlink of links) unlink()
+  }
+}
+
+function late(name: string, timeoutMs: number): ConvokeError {
+  return new ConvokeError('timeout', `The tool "${name}" did not finish within ${timeoutMs} ms.`)
+}
+
 function within(around: Surroundings, options: CallOptions = {}): Surroundings {
-  const { signal, timeoutMs } = options
-  return { ...around, signals: signal === undefined ? around.signals : [...around.signals, signal], timeoutMs }
+  const { signal, timeoutMs, detach } = options
+  return { ...around, signals: signal === undefined ? around.signals : [...around.signals, signal], timeoutMs, detach }
 }
 
 const ignore = (): void => {}
@@ -140,16 +217,24 @@ class CallContext implements ToolContext {
   readonly ask: ToolContext['ask']
   readonly #around: Surroundings
   readonly #scope: Scope
+  readonly #restart: (() => void) | undefined
   #call: ToolContext['call'] | undefined
   #tools: ToolSpace | undefined
 
-  constructor(around: Surroundings, scope: Scope, progress: ToolContext['progress']) {
+  /** `restart` is there where somebody takes the chunks. */
+  constructor(
+    around: Surroundings,
+    scope: Scope,
+    progress: ToolContext['progress'],
+    restart: (() => void) | undefined,
+  ) {
     this.caller = around.caller
     this.log = around.log
     this.progress = progress
     this.ask = (question) => scope.ask(question, around.ask)
     this.#around = around
     this.#scope = scope
+    this.#restart = restart
     this.#call = around.call
   }
 
@@ -165,11 +250,31 @@ class CallContext implements ToolContext {
     return (this.#call ??= { id: randomUUID() })
   }
 
+  get hop(): Hop {
+    const { detach = false, chain } = this.#around
+    return {
+      streaming: this.#restart !== undefined,
+      stoppable: this.#restart !== undefined || this.#scope.limited,
+      detach,
+      chain: chain?.(),
+      reentrant: false,
+      restart: this.#restart ?? ignore,
+      onTask: (task) => {
+        this.#scope.task = task
+        this.#around.onTask?.(task)
+      },
+    }
+  }
+
   get tools(): ToolSpace {
     return (this.#tools ??= createSpace({
       ...this.#around,
+      chain: this.#around.chain ?? this.#scope.chain(this.#around.guard),
       call: undefined,
       timeoutMs: undefined,
+      deadline: () => this.deadline,
+      detach: undefined,
+      onTask: undefined,
       signals: [this.signal],
       depth: this.#around.depth + 1,
     }))
@@ -179,6 +284,8 @@ class CallContext implements ToolContext {
 /** How long a call may take, and who may stop it. Everything in it ends with {@link Scope.close}. */
 class Scope {
   readonly #tool: Tool
+  /** What another node made of the call. */
+  task: RemoteTask | undefined
   // Made when somebody looks: an AbortController costs 2 µs, more than the rest of a call.
   #controller: AbortController | undefined
   #reason: ConvokeError | undefined
@@ -186,6 +293,8 @@ class Scope {
   #callTimer: Timer | undefined
   #toolTimer: Timer | undefined
   #asking = 0
+  #chain: TaskChain | undefined
+  readonly #outerDeadline: Surroundings['deadline']
   readonly #links: (() => void)[] = []
 
   constructor(tool: Tool, around: Surroundings) {
@@ -194,7 +303,8 @@ class Scope {
       const message = `Tools call each other ${maxDepth} deep here; the tool "${tool.name}" probably calls itself.`
       throw new ConvokeError('too_large', message)
     }
-    const { timeoutMs } = around
+    const { timeoutMs, deadline } = around
+    this.#outerDeadline = deadline
     if (timeoutMs !== undefined && !(timeoutMs > 0)) {
       throw new ConvokeError('invalid_request', `\`timeoutMs\` must be above 0, got ${excerpt(timeoutMs)}.`)
     }
@@ -222,8 +332,9 @@ class Scope {
   }
 
   get deadline(): number | undefined {
-    const ends = [this.#callTimer?.endsAt, this.#toolTimer?.endsAt].filter((end) => end !== undefined)
-    return ends.length === 0 ? undefined : Math.min(...ends)
+    const ends = [this.#callTimer?.endsAt, this.#toolTimer?.endsAt, this.#outerDeadline?.()]
+    const end = Math.min(...ends.map((each) => each ?? Infinity))
+    return end === Infinity ? undefined : end
   }
 
   whenStopped(listener: (reason: ConvokeError) => void): void {
@@ -237,7 +348,21 @@ class Scope {
     this.#listener?.(reason)
   }
 
+  /** What a call fails with, as its caller gets it. */
+  failure(error: unknown): unknown {
+    const { elsewhere } = this.#tool
+    return elsewhere !== undefined && error instanceof ConvokeError ? elsewhere.failure(error, this.task) : error
+  }
+
+  /** The chain of the calls that begin in this one. */
+  chain(guard: DelegationGuard | undefined): Surroundings['chain'] {
+    if (guard === undefined) return undefined
+    const chain = (this.#chain ??= new TaskChain(guard, undefined))
+    return () => chain.outgoing
+  }
+
   close(): void {
+    this.#chain?.close()
     this.#callTimer?.stop()
     this.#toolTimer?.stop()
     for (const unlink of this.#links) unlink()
@@ -265,8 +390,7 @@ class Scope {
 
   #startTimer(timeoutMs: number): Timer {
     return new Timer(timeoutMs, () => {
-      const message = `The tool "${this.#tool.name}" did not finish within ${timeoutMs} ms.`
-      this.stop(new ConvokeError('timeout', message))
+      this.stop(late(this.#tool.name, timeoutMs))
     })
   }
 }

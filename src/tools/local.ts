@@ -1,7 +1,7 @@
 /** The tools of this agent's own: functions in this process. */
 import { ConvokeError } from '../base/errors.ts'
 import { isObject, type JsonObject } from '../base/json.ts'
-import type { Logger } from '../base/log.ts'
+import { silentLog, type Logger } from '../base/logger.ts'
 import { toolNamePattern } from '../protocol/extension.ts'
 import { prepareTool, ToolFailure } from './call.ts'
 import { isDefinedTool, toRun } from './define.ts'
@@ -58,8 +58,6 @@ interface Entry {
 /** Who calls when nobody else is named: the process itself. */
 export const localCaller: Caller = { id: 'local', scopes: ['*'] }
 
-export const silentLog: Logger = { debug() {}, info() {}, warn() {}, error() {} }
-
 /** Tools by name. A tool whose schema turns out to be wrong is disabled, with one line in the log; the others are not. */
 export class LocalToolRegistry {
   readonly #log: Logger
@@ -112,6 +110,11 @@ export class LocalToolRegistry {
     const found = this.#entries.delete(name)
     if (found) this.#changed()
     return found
+  }
+
+  /** Whether there is a tool of that name, disabled or not. */
+  has(name: string): boolean {
+    return this.#entries.has(name)
   }
 
   /** The tool, unless it is not there or disabled. */

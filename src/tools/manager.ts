@@ -2,14 +2,21 @@
 import { randomUUID } from 'node:crypto'
 import { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from '../base/errors.ts'
 import type { Json } from '../base/json.ts'
-import type { Logger } from '../base/log.ts'
+import { silentLog, type Logger } from '../base/logger.ts'
 import { asConvokeError } from './call.ts'
-import { invoke, invokeStreaming, type Surroundings } from './invoke.ts'
-import { localCaller, silentLog, type LocalToolRegistry, type ToolFilter } from './local.ts'
+import type { DelegationGuard } from './delegation.ts'
+import { invoke, invokeStreaming, whenFound, type Surroundings } from './invoke.ts'
+import type { ToolSource } from './source.ts'
+import { KeyError, localCaller, type LocalToolRegistry, type ToolFilter } from './local.ts'
+import { clip, excerpt } from './value.ts'
 import type { CallOptions, Caller, Question, Tool, ToolContext, ToolEvent, ToolSpace, ToolValue } from './tool.ts'
 
 export interface ToolManagerOptions {
   readonly registry: LocalToolRegistry
+  /** Where tools of others come from. */
+  readonly sources?: readonly ToolSource[]
+  /** Knows the calls of peers again that come from work of this node. Default: none is known again. */
+  readonly guard?: DelegationGuard
   readonly log?: Logger
   /** Who calls when a call does not say. Default: the process itself, which may do everything. */
   readonly caller?: Caller
@@ -42,25 +49,69 @@ export interface ToolResultMeta {
   readonly durationMs: number
 }
 
+/** Most candidates that a message names. */
+const maxShown = 20
+
 export class ToolManager implements ToolSpace {
   readonly #registry: LocalToolRegistry
+  readonly #sources: readonly ToolSource[]
+  readonly #guard: DelegationGuard | undefined
   readonly #log: Logger
   readonly #caller: Caller
 
   constructor(options: ToolManagerOptions) {
     this.#registry = options.registry
+    this.#sources = options.sources ?? []
+    this.#guard = options.guard
     this.#log = options.log ?? silentLog
     this.#caller = options.caller ?? localCaller
   }
 
-  /** Tools that can be called, in the order of registration. */
-  list(filter?: ToolFilter): Tool[] {
-    return this.#registry.list(filter)
+  /** Tools that can be called: the agent's own in the order of registration, then those of others that are known. */
+  list(filter: ToolFilter = {}): Tool[] {
+    const foreign = this.#sources
+      .flatMap((source) => source.list())
+      .filter(({ kind, traits }) => {
+        if (filter.kind !== undefined && kind !== filter.kind) return false
+        if (filter.category !== undefined && traits.category !== filter.category) return false
+        return filter.published !== true
+      })
+    return [...this.#registry.list(filter), ...foreign]
+  }
+
+  /**
+   * The tool of a name, ready to be called: the agent's own, or one of others by its handle `SERVICE.NAME`, or by its
+   * bare name where only one has it. A promise where the service must be asked first. Throws `not_found`, with the
+   * candidates where a bare name could mean several.
+   */
+  resolve(name: string): Tool | Promise<Tool> {
+    const dot = name.indexOf('.')
+    if (dot > 0) {
+      const service = name.slice(0, dot)
+      const source = this.#sources.find((each) => each.has(service))
+      if (source !== undefined) return source.resolve(service, name.slice(dot + 1))
+      // The agent's own tools have no dots.
+      throw new KeyError(`There is no tool ${excerpt(name)} here: nothing is known by the name ${excerpt(service)}.`)
+    }
+    if (this.#sources.length === 0 || this.#registry.has(name)) return this.#registry.resolve(name)
+    const [only, ...others] = this.#sources.flatMap((source) => source.named(name))
+    if (only === undefined) return this.#registry.resolve(name)
+    if (others.length === 0) return only
+    const handles = [only, ...others].slice(0, maxShown).map((tool) => clip(tool.name, 200))
+    const more = others.length < maxShown ? '' : ` and ${others.length + 1 - maxShown} more`
+    throw new ConvokeError(
+      'not_found',
+      `Several have a tool ${excerpt(name)}; say which one: ${handles.join(', ')}${more}.`,
+    )
   }
 
   /** Resolves with the tool's result; rejects with a ConvokeError, at once when the call is stopped. */
   async call(name: string, params?: unknown, options: ToolCallOptions = {}): Promise<ToolValue> {
-    return await invoke(this.#registry.resolve(name), params, this.#around(options))
+    const around = this.#around(options)
+    const tool = this.resolve(name)
+    if (!(tool instanceof Promise)) return await invoke(tool, params, around)
+    const found = await whenFound(tool, name, around)
+    return await invoke(found.tool, params, found.around)
   }
 
   /** {@link call} that never throws. */
@@ -86,18 +137,21 @@ export class ToolManager implements ToolSpace {
 
   /** Progress and chunks as they come, then one result. Leaving the loop stops the tool; a failure is thrown. */
   async *stream(name: string, params?: unknown, options: ToolCallOptions = {}): AsyncGenerator<ToolEvent, void, void> {
-    yield* invokeStreaming(this.#registry.resolve(name), params, this.#around(options))
+    const { tool, around } = await whenFound(this.resolve(name), name, this.#around(options))
+    yield* invokeStreaming(tool, params, around)
   }
 
-  #around({ signal, timeoutMs, caller, ask, call }: ToolCallOptions): Surroundings {
+  #around({ signal, timeoutMs, detach, caller, ask, call }: ToolCallOptions): Surroundings {
     return {
-      resolve: (name) => this.#registry.resolve(name),
+      resolve: (name) => this.resolve(name),
       caller: caller ?? this.#caller,
       log: this.#log,
       ask,
       call,
       signals: signal === undefined ? [] : [signal],
       timeoutMs,
+      detach,
+      guard: this.#guard,
       depth: 0,
     }
   }

@@ -5,6 +5,7 @@ import formats from 'ajv-formats'
 import type { Issue } from '../base/errors.ts'
 import { canonicalJson, isObject } from '../base/json.ts'
 import { describeIssues, maxIssues, toIssues } from './issues.ts'
+import { toSafePattern } from './safe-pattern.ts'
 import { checkSchema, dialectOf, toRegExp } from './schema-check.ts'
 import type { JsonSchema } from './tool.ts'
 import { clip, isLargerThan } from './value.ts'
@@ -15,6 +16,8 @@ const maxExplained = 10_000
 const none: readonly Issue[] = []
 
 export interface ValidatorOptions {
+  /** The schema is a stranger's: its patterns are matched in linear time. Default: false. */
+  readonly foreign?: boolean
   /** Write the schema's `default`s into the validated value, in place. Default: false. */
   readonly defaults?: boolean
 }
@@ -23,6 +26,7 @@ export interface ValidatorOptions {
 export class Validator {
   readonly schema: JsonSchema
   readonly #defaults: boolean
+  readonly #foreign: boolean
   #validate: ValidateFunction | undefined
   #explain: ValidateFunction | undefined
   #failure: Error | undefined
@@ -30,6 +34,7 @@ export class Validator {
   constructor(schema: JsonSchema, options: ValidatorOptions = {}) {
     this.schema = schema
     this.#defaults = options.defaults ?? false
+    this.#foreign = options.foreign ?? false
   }
 
   /**
@@ -59,7 +64,7 @@ export class Validator {
   #compile(allErrors: boolean): ValidateFunction {
     if (this.#failure !== undefined) throw this.#failure
     try {
-      return compileNow(this.schema, { allErrors, useDefaults: this.#defaults })
+      return compileNow(this.schema, { allErrors, useDefaults: this.#defaults, foreign: this.#foreign })
     } catch (cause) {
       const reason = cause instanceof Error ? cause.message : String(cause)
       this.#failure = new Error(`The schema cannot be compiled: ${clip(reason, 500)}`, { cause })
@@ -76,23 +81,24 @@ export function compile(schema: JsonSchema, options?: ValidatorOptions): Validat
 interface Flavour {
   readonly allErrors: boolean
   readonly useDefaults: boolean
+  readonly foreign: boolean
 }
 
 /** One ajv for each dialect and flavour; it knows no schema but the one that it is compiling. */
 const compilers = new Map<string, Ajv>()
 
-function compileNow(schema: JsonSchema, flavour: Flavour): ValidateFunction {
+function compileNow(schema: JsonSchema, { foreign, ...flavour }: Flavour): ValidateFunction {
   const issues = checkSchema(schema)
   if (issues.length > 0) throw new Error(describeIssues(issues))
   const dialect = dialectOf(schema) ?? '2020-12'
   // `{...}.constructor` is there on every object: schemas that speak of such names need the slower own-property checks.
   const ownProperties = mentions(schema, inheritedNames)
-  const options = { ...base, ...flavour, ownProperties }
+  const options = { ...base, ...flavour, ownProperties, code: { regExp: foreign ? safePatterns : patterns } }
   // The dialect is chosen; ajv would refuse the elder ones' names.
   const { $schema: _, ...keywords } = schema
   // Ids are registered in the ajv that compiles them, where they would meet those of other tools.
   if (mentions(schema, idNames)) return createCompiler(dialect, options).compile(keywords)
-  const key = `${dialect} ${flavour.allErrors} ${flavour.useDefaults} ${ownProperties}`
+  const key = `${dialect} ${flavour.allErrors} ${flavour.useDefaults} ${ownProperties} ${foreign}`
   let ajv = compilers.get(key)
   if (ajv === undefined) compilers.set(key, (ajv = createCompiler(dialect, options)))
   try {
@@ -111,10 +117,10 @@ const base: Options = {
   // checkSchema has done it: the metaschema of 2020-12 takes 50 ms to compile, while the first caller waits.
   validateSchema: false,
   logger: false,
-  code: {
-    regExp: Object.assign((pattern: string) => toRegExp(pattern) ?? new RegExp(pattern, 'u'), { code: 'toRegExp' }),
-  },
 }
+
+const patterns = Object.assign((pattern: string) => toRegExp(pattern) ?? new RegExp(pattern, 'u'), { code: 'toRegExp' })
+const safePatterns = Object.assign(toSafePattern, { code: 'toSafePattern' })
 
 function createCompiler(dialect: 'draft-07' | '2020-12', options: Options): Ajv {
   const ajv = dialect === 'draft-07' ? new Ajv(options) : new Ajv2020(options)

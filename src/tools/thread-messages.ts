@@ -22,7 +22,12 @@ export type ToWorker =
 export type FromWorker =
   | { readonly type: 'chunk'; readonly chunk: unknown }
   | { readonly type: 'progress'; readonly progress: Progress }
-  | { readonly type: 'log'; readonly level: LogLevel; readonly details: object; readonly message: string }
+  | {
+      readonly type: 'log'
+      readonly level: LogLevel
+      readonly details: object | string
+      readonly message: string | undefined
+    }
   | { readonly type: 'result'; readonly result: unknown }
   | { readonly type: 'thrown'; readonly thrown: Thrown }
 

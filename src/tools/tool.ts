@@ -1,7 +1,8 @@
 /** The tool contract: what a tool is, and what it is given when it runs. */
-import type { Issue } from '../base/errors.ts'
+import type { ConvokeError, Issue } from '../base/errors.ts'
 import type { Json, JsonObject } from '../base/json.ts'
-import type { Logger } from '../base/log.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Delegation } from '../protocol/delegation.ts'
 import type { StandardSchema } from './standard.ts'
 
 /** A JSON Schema, draft-07 or 2020-12 (told apart by `$schema`; without it 2020-12). */
@@ -61,11 +62,15 @@ export interface CallOptions {
   readonly signal?: AbortSignal
   /** In milliseconds from now; the tool's own limit holds too. */
   readonly timeoutMs?: number
+  /** Lets the task of a peer's tool go on when the call is stopped or its reader leaves. Default: false, it is cancelled. */
+  readonly detach?: boolean
 }
 
 export type ToolEvent =
   | ({ readonly type: 'progress' } & Progress)
   | { readonly type: 'chunk'; readonly chunk: ToolValue }
+  /** The tool runs anew on another worker of its node: the chunks before this no longer count. */
+  | { readonly type: 'restart' }
   | { readonly type: 'result'; readonly result: ToolValue }
 
 export interface ToolContext {
@@ -84,6 +89,34 @@ export interface ToolContext {
   readonly ask: (question: Question) => Promise<Json>
   readonly log: Logger
   readonly tools: ToolSpace
+  /** For tools that pass the call on to another node. */
+  readonly hop?: Hop
+}
+
+/** What a call brings along that goes on to another node. */
+export interface Hop {
+  /** Whether anybody takes chunks and progress. */
+  readonly streaming: boolean
+  /** Whether anything can stop the call. Where nothing can, nobody needs its signal, which is not cheap. */
+  readonly stoppable: boolean
+  /** Whether the work may go on when nobody waits for it any more. */
+  readonly detach: boolean
+  /** The chain of nodes that the call came along; undefined where it begins here. */
+  readonly chain: Delegation | undefined
+  /** Whether the call is part of work of this node that waits for it. Such a call takes no place in line: it would wait for itself. */
+  readonly reentrant: boolean
+  /** Says that the chunks so far no longer count. */
+  restart(): void
+  /** Hears of the task that the other node made of the call; each time all that is known of it. */
+  onTask?(task: RemoteTask): void
+}
+
+/** The task that another node made of a call. */
+export interface RemoteTask {
+  readonly taskId: string
+  readonly contextId?: string
+  /** How long the tool ran there, once it has told. */
+  readonly executionTimeMs?: number
 }
 
 /** A value put in shape by a schema's own code, or what is wrong with it. */
@@ -94,15 +127,26 @@ export type Refined =
 /** Where a tool comes from: a function of this process, an MCP server, another A2A agent, or anything else. */
 export type ToolKind = 'local' | 'mcp' | 'a2a' | 'custom'
 
+/**
+ * Of a tool whose work is done by another node. It ends by itself soon after its signal aborts, when the work has
+ * stopped where it ran: that is worth waiting for.
+ */
+export interface Elsewhere {
+  /** A failure of a call with what is known of where it happened. `task` is what the other node made of the call. */
+  failure(error: ConvokeError, task: RemoteTask | undefined): ConvokeError
+}
+
 /** A tool as everything inside the node sees it. `defineTool` makes one; `callTool` calls it. */
 export interface Tool {
-  /** `^[A-Za-z0-9_-]{1,64}$` */
+  /** `^[A-Za-z0-9_-]{1,64}$`; of another node or server its handle, `PEER.NAME`. */
   readonly name: string
   readonly description: string
   readonly input: JsonSchema
   readonly output?: JsonSchema
   readonly traits: ToolTraits
   readonly kind: ToolKind
+  /** There where the work is done by another node. */
+  readonly elsewhere?: Elsewhere
   /** What JSON Schema cannot say about the params: runs behind the input schema, and gives what `run` gets. */
   refine?(params: JsonObject): Refined | Promise<Refined>
   /** Puts the result in shape, before the output schema has the last word. */

@@ -123,7 +123,7 @@ class Notes {
     if (this.#hasRoom()) this.flush()
   }
 
-  log(level: LogLevel, details: object, message: string): void {
+  log(level: LogLevel, details: object | string, message?: string): void {
     if (!this.#hasRoom()) return
     this.#count()
     try {

@@ -2,6 +2,7 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { cleanup, until, within } from './lifetime.ts'
@@ -41,12 +42,22 @@ export async function serve(
   server: Record<string, unknown> = {},
   { module = tools, handler, logLevel = 'silent' }: Serving = {},
 ): Promise<NodeProcess> {
-  const config = join(folder, 'convoke.json')
   const agent = { id: 'alice', ...(handler === undefined ? {} : { module: handler }) }
-  const options = { agent, server, store: { url: 'sqlite:./node.db' }, tools: [{ module }] }
+  const options = { agent, server: { port: 0, ...server }, store: { url: 'sqlite:./node.db' }, tools: [{ module }] }
+  return await serveConfig(folder, options, { logLevel })
+}
+
+/** Serves a node of any configuration, written into `folder`; gone when the test is over. */
+export async function serveConfig(
+  folder: string,
+  options: Record<string, unknown>,
+  { logLevel = 'silent', env = {} }: { readonly logLevel?: string; readonly env?: Record<string, string> } = {},
+): Promise<NodeProcess> {
+  const config = join(folder, 'convoke.json')
   await writeFile(config, JSON.stringify(options))
-  const child = fork(main, ['serve', '--config', config, '--port', '0', '-o', 'json', '--log-level', logLevel], {
+  const child = fork(main, ['serve', '--config', config, '-o', 'json', '--log-level', logLevel], {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    env: { ...process.env, ...env },
   })
   const exited = once(child, 'exit').then(([code]) => code as number | null)
   cleanup(async () => {
@@ -80,5 +91,23 @@ export async function serve(
       return within(exited, `the node to end after ${signal}`)
     },
     log: () => stderr,
+  }
+}
+
+/** A port of this machine that is free now, below those that the system gives out by itself. */
+export async function freePort(): Promise<number> {
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 12_000)
+    const server = createServer()
+    server.listen(port, '127.0.0.1')
+    try {
+      await once(server, 'listening')
+    } catch {
+      // Somebody has it.
+      continue
+    }
+    server.close()
+    await once(server, 'close')
+    return port
   }
 }

@@ -1,0 +1,11 @@
+/** What writes to a log, as those see it who do; `log.ts` makes one. */
+
+/** Each line has a message, and details before it if there are any; a message alone, or an error alone, will do. */
+export interface Logger {
+  debug(details: object | string, message?: string): void
+  info(details: object | string, message?: string): void
+  warn(details: object | string, message?: string): void
+  error(details: object | string, message?: string): void
+}
+
+export const silentLog: Logger = { debug() {}, info() {}, warn() {}, error() {} }

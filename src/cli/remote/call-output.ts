@@ -1,0 +1,148 @@
+/**
+ * What a call shows while it runs and at its end. On stdout stands what the tool says: for people as text, else a line of
+ * JSON each, the result last; bytes as they are. On stderr stands how far it is.
+ */
+import { writeFile } from 'node:fs/promises'
+import { stripControls } from '../../base/text.ts'
+import type { RemoteTask, ToolEvent, ToolValue } from '../../tools/tool.ts'
+import { clip } from '../../tools/value.ts'
+import { ClientFailure, usageFailure } from '../a2a/failure.ts'
+
+export interface OutputOptions {
+  /** `json`: one document at the end; `lines`: each event as a line of JSON. */
+  readonly form: 'text' | 'json' | 'lines'
+  /** Where the result goes in place of stdout. */
+  readonly out: string | undefined
+}
+
+/** Characters of a progress bar. */
+const barWidth = 24
+const defaultColumns = 80
+
+export class CallOutput {
+  readonly #options: OutputOptions
+  readonly #isTerminal = process.stdout.isTTY
+  readonly #hasBar = process.stderr.isTTY
+  #isBarShown = false
+  /** A text without a line break at its end was written. */
+  #isInLine = false
+
+  constructor(options: OutputOptions) {
+    this.#options = options
+  }
+
+  /** Shows one event of the call. `task` is what is known of its task by now. */
+  async show(event: ToolEvent, task: RemoteTask | undefined): Promise<void> {
+    const { form } = this.#options
+    if (event.type === 'result') return this.#showResult(event.result, task)
+    if (form === 'lines') {
+      const { type, ...rest } = event
+      const line = event.type === 'chunk' ? { chunk: toJson(event.chunk) } : rest
+      await this.#write(`${JSON.stringify({ type, ...line })}\n`)
+    } else if (event.type === 'progress') this.#showProgress(event)
+    else if (event.type === 'restart') this.note('convoke: the tool begins anew; what came so far no longer counts.')
+    else if (form === 'text') await this.#showValue(event.chunk, false)
+  }
+
+  /** Tells the user something on stderr, in a line of its own. */
+  note(sentence: string): void {
+    this.endLine()
+    process.stderr.write(`${sentence}\n`)
+  }
+
+  /** Takes the progress bar away, and ends a line that is begun. */
+  endLine(): void {
+    if (this.#isBarShown) process.stderr.write('\r\u001b[K')
+    this.#isBarShown = false
+    if (this.#isInLine) process.stdout.write('\n')
+    this.#isInLine = false
+  }
+
+  async #showResult(result: ToolValue, task: RemoteTask | undefined): Promise<void> {
+    const { form, out } = this.#options
+    this.endLine()
+    if (out !== undefined) await writeResult(out, result)
+    if (form === 'text') {
+      if (out === undefined) await this.#showValue(result, true)
+      else this.note(`The result is in ${out}.`)
+      this.endLine()
+      return
+    }
+    const document = {
+      result: out === undefined ? toJson(result) : { file: out },
+      task_id: task?.taskId ?? null,
+      context_id: task?.contextId ?? null,
+      execution_time_ms: task?.executionTimeMs ?? null,
+    }
+    await this.#write(`${JSON.stringify(form === 'lines' ? { type: 'result', ...document } : document)}\n`)
+  }
+
+  async #showValue(value: ToolValue, isResult: boolean): Promise<void> {
+    if (value instanceof Uint8Array) {
+      if (this.#isTerminal) throw bytesFailure(value)
+      return this.#write(value)
+    }
+    if (!this.#isTerminal) return this.#write(`${JSON.stringify(value)}\n`)
+    this.#clearBar()
+    if (typeof value === 'string' && !isResult) {
+      // Texts that come in pieces are one text.
+      const text = stripControls(value)
+      this.#isInLine = text === '' ? this.#isInLine : !text.endsWith('\n')
+      return this.#write(text)
+    }
+    this.endLine()
+    const text = typeof value === 'string' ? value : JSON.stringify(value, null, isResult ? 2 : undefined)
+    return this.#write(`${stripControls(text)}\n`)
+  }
+
+  #showProgress({ progress, total, message }: Extract<ToolEvent, { type: 'progress' }>): void {
+    const words = message === undefined ? '' : ` ${stripControls(message).replace(/\s+/g, ' ')}`
+    const count = total === undefined ? String(progress) : `${progress}/${total}`
+    if (!this.#hasBar) {
+      process.stderr.write(`progress: ${count}${words}\n`)
+      return
+    }
+    // A bar on a line that stdout has begun would be in its way.
+    if (this.#isInLine && this.#isTerminal) return
+    const share = total === undefined || !(total > 0) ? undefined : Math.min(1, Math.max(0, progress / total))
+    const filled = share === undefined ? 0 : Math.round(share * barWidth)
+    const bar = share === undefined ? '' : `[${'#'.repeat(filled)}${'.'.repeat(barWidth - filled)}] `
+    const { columns } = process.stderr
+    process.stderr.write(`\r\u001b[K${clip(`${bar}${count}${words}`, (columns > 0 ? columns : defaultColumns) - 2)}`)
+    this.#isBarShown = true
+  }
+
+  #clearBar(): void {
+    if (this.#isBarShown) process.stderr.write('\r\u001b[K')
+    this.#isBarShown = false
+  }
+
+  /** Waits for a slow reader. */
+  async #write(chunk: string | Uint8Array): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      process.stdout.write(chunk, (error) => (error === undefined || error === null ? resolve() : reject(error)))
+    })
+  }
+}
+
+/** Throws `A2ACLI_ERR_USAGE` where the result could not be written. */
+async function writeResult(file: string, result: ToolValue): Promise<void> {
+  try {
+    await writeFile(file, result instanceof Uint8Array ? result : `${JSON.stringify(result, null, 2)}\n`)
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new ClientFailure('CONVOKE_ERR_FILE', `The result cannot be written to ${file}: ${reason}`, { cause })
+  }
+}
+
+function bytesFailure(bytes: Uint8Array): ClientFailure {
+  return usageFailure(
+    `The tool gave ${bytes.byteLength} bytes, which do not belong on a terminal.`,
+    'Write them to a file, --out FILE, or into a pipe.',
+  )
+}
+
+function toJson(value: ToolValue): unknown {
+  if (!(value instanceof Uint8Array)) return value
+  return { base64: Buffer.from(value).toString('base64'), bytes: value.byteLength }
+}
