@@ -1,5 +1,6 @@
 /** All benches in one table: `node bench/run.js [--quick] [-o json]`. */
 import { calls } from './calls.js'
+import { client } from './client.js'
 import { main } from './lib/figures.js'
 import { memory } from './memory.js'
 import { streams } from './streams.js'
@@ -7,6 +8,6 @@ import { tools } from './tools.js'
 
 await main(import.meta.url, async (options) => {
   const figures = []
-  for (const bench of [calls, streams, memory, tools]) figures.push(...(await bench(options)))
+  for (const bench of [calls, streams, memory, tools, client]) figures.push(...(await bench(options)))
   return figures
 })

@@ -1,4 +1,5 @@
 /** Our node with the tools that the benches call. `options`: `{build, store, tools}`. */
+import { subscribe } from 'node:diagnostics_channel'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { options, ready } from '../lib/child.js'
@@ -85,6 +86,12 @@ function mark(name) {
   marks.push({ name, at: Number(process.hrtime.bigint() / 1000n) })
 }
 
+const sockets = new Set()
+subscribe('net.server.socket', ({ socket }) => {
+  sockets.add(socket)
+  socket.once('close', () => sockets.delete(socket))
+})
+
 const node = await createNode({
   agent: { id: 'bench' },
   store: { url: options.store ?? ':memory:' },
@@ -96,6 +103,8 @@ ready(Number(new URL(node.url).port), {
     release()
     released = new Promise((resolve) => (release = resolve))
   },
+  /** Bytes that the kernel took from the connections which are open now. */
+  written: () => [...sockets].reduce((sum, socket) => sum + socket.bytesWritten - socket.writableLength, 0),
   /** What the tools noted since the last question: `[{name, at}]` in microseconds of the machine's clock. */
   marks: () => {
     const noted = marks
