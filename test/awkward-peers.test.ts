@@ -279,6 +279,39 @@ test('a call that is aborted stops at the peer, though its client is closed at o
   await within(stopped.promise, 'the tool to be stopped')
 })
 
+test('a call that nobody stopped stops at the peer with its client, or its node', async () => {
+  const [began, stopped] = [
+    [deferred(), deferred()],
+    [deferred(), deferred()],
+  ]
+  let calls = 0
+  const hold = defineTool({
+    name: 'hold',
+    description: 'Runs until it is stopped.',
+    input: { type: 'object' },
+    async run(_, { signal }) {
+      const call = calls++
+      began[call]!.resolve()
+      await once(signal, 'abort')
+      stopped[call]!.resolve()
+    },
+  })
+  const node = await startNode({ tools: [hold] })
+  const peer = await connect(node.url)
+  const first = peer.executeRemoteTool('hold').catch((error: unknown) => error)
+  await within(began[0]!.promise, 'the tool to begin')
+  await peer.close()
+  expect(await first).toMatchObject({ code: 'canceled' })
+  await within(stopped[0]!.promise, 'the tool to be stopped')
+
+  const caller = await startNode({ agent: { id: 'alice' }, peers: { bob: { url: node.url } } })
+  const second = caller.tools.call('bob.hold').catch((error: unknown) => error)
+  await within(began[1]!.promise, 'the tool to begin again')
+  await caller.stop()
+  expect(await second).toMatchObject({ code: 'canceled' })
+  await within(stopped[1]!.promise, 'the tool to be stopped again')
+})
+
 test('what a stream says of another task is not taken for news of this one', async () => {
   const scripted = await startScriptedPeer(async ({ method, events, res }) => {
     if (method !== 'SendStreamingMessage') return

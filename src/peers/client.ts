@@ -20,6 +20,7 @@ import { PeerError, redactError, toPeerError } from './errors.ts'
 import { follow, lostStart } from './follow.ts'
 import { maxTimerMs, startLimit } from './limit.ts'
 import { Link, originOf, type Exchange, type WireLine } from './link.ts'
+import { OpenCalls } from './open-calls.ts'
 import type {
   Binding,
   ListTasksPage,
@@ -104,6 +105,8 @@ export function allowsPrivate({ url, allowPrivate }: PeerOptions): boolean {
 
 export class PeerClient {
   readonly id: string
+  /** Calls of tools that are under way; each puts itself in and takes itself out. */
+  readonly openCalls = new OpenCalls()
   readonly #options: PeerClientOptions
   readonly #log: Logger
   readonly #fetch: GuardedFetch
@@ -112,7 +115,6 @@ export class PeerClient {
   readonly #breaker: Breaker
   readonly #credentials: ReturnType<typeof createCredentials>
   readonly #closing = new AbortController()
-  readonly #lastWords = new Set<Promise<void>>()
   #transport: Transport | undefined
   #info: PeerInfo | undefined
   readonly #connecting = new SharedWork<PeerInfo>()
@@ -345,15 +347,9 @@ export class PeerClient {
     await this.#call('DeleteTaskPushNotificationConfig', { taskId, id }, options, true)
   }
 
-  /** Lets `close` wait for a word that is on its way to the peer, such as a cancel. It must end by itself, and never reject. */
-  beforeClose(word: Promise<void>): void {
-    this.#lastWords.add(word)
-    void word.then(() => this.#lastWords.delete(word))
-  }
-
-  /** Ends every request under way, but first lets calls that were stopped tell the peer so, for 10 s at most. */
+  /** Ends every request under way. Calls of tools tell the peer to stop first, and wait for its word, for 10 s at most. */
   async close(): Promise<void> {
-    await Promise.all(this.#lastWords)
+    await this.openCalls.leave()
     this.#closing.abort(new ConvokeError('canceled', `The client of "${this.id}" was closed.`))
     await this.#fetch.close()
   }

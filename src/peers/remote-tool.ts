@@ -23,6 +23,7 @@ import type { Hop, Tool, ToolContext, ToolValue } from '../tools/tool.ts'
 import { clip } from '../tools/value.ts'
 import type { PeerClient, SendRetry } from './client.ts'
 import { PeerError, toPeerError } from './errors.ts'
+import type { OpenCall } from './open-calls.ts'
 import type { PeerEvent, PeerInfo, SendOptions } from './peer.ts'
 import type { RemoteToolInfo } from './remote-tool-info.ts'
 
@@ -71,7 +72,9 @@ export function createRemoteTool(options: RemoteToolOptions): Tool {
 }
 
 /** One call under way. */
-class RemoteCall {
+class RemoteCall implements OpenCall {
+  next: OpenCall | undefined
+  previous: OpenCall | undefined
   readonly #options: RemoteToolOptions
   readonly #context: ToolContext
   readonly #hop: Hop | undefined
@@ -110,16 +113,17 @@ class RemoteCall {
     const signal = this.#connection === undefined ? undefined : this.#context.signal
     throwIfStopped(signal)
     // The connection outlives the abort until the task is told to stop: without its name it cannot be.
-    const stopListening = signal === undefined ? undefined : onAbort(signal, () => void this.#leave())
+    const stopListening = signal === undefined ? undefined : onAbort(signal, () => void this.leave())
+    const { client } = this.#options
+    client.openCalls.add(this)
     try {
-      const { client } = this.#options
       const info = client.info ?? (await client.connect(signal === undefined ? {} : { signal }))
       throwIfStopped(signal)
       return yield* this.#turns(info)
     } catch (error) {
       this.#onNamed?.()
       if (signal?.aborted === true) {
-        await this.#leave()
+        await this.leave()
         throw abortReason(signal)
       }
       // A peer that refused the message, or is gone, has nothing that could be stopped now.
@@ -129,7 +133,8 @@ class RemoteCall {
     } finally {
       stopListening?.()
       // The reader has left, or a failure on our side leaves a task behind that nobody waits for.
-      if (!this.#isOver || this.#leaving !== undefined) await this.#leave()
+      if (!this.#isOver || this.#leaving !== undefined) await this.leave()
+      client.openCalls.delete(this)
     }
   }
 
@@ -348,11 +353,8 @@ class RemoteCall {
   }
 
   /** Ends the connection, once the task is told to stop or is left to itself. Never rejects. */
-  #leave(): Promise<void> {
-    if (this.#leaving === undefined) {
-      this.#leaving = this.#stop()
-      if (!this.#isOver) this.#options.client.beforeClose(this.#leaving)
-    }
+  leave(): Promise<void> {
+    this.#leaving ??= this.#stop()
     return this.#leaving
   }
 
