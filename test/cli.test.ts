@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import type { Command } from 'commander'
 import { formatBanner, exampleOf } from '../dist/cli/banner.js'
+import { createProgram } from '../dist/cli/program.js'
 import { loadConfig } from '../dist/config.js'
 import { addressWarnings } from '../dist/cli/serve.js'
 import { createAuthenticator } from '../dist/server/auth/authenticator.js'
@@ -351,4 +353,16 @@ Try it:
   ])('makes up params for %j', (schema, example) => {
     expect(exampleOf(schema)).toEqual(example)
   })
+})
+
+test('every command has help with an example', () => {
+  const without: string[] = []
+  const look = (command: Command, path: string): void => {
+    let help = ''
+    command.configureOutput({ writeOut: (text) => (help += text) }).outputHelp()
+    if (!/^Examples?:\n {2}\S/m.test(help)) without.push(path)
+    for (const each of command.commands) look(each, `${path} ${each.name()}`)
+  }
+  look(createProgram(), 'convoke')
+  expect(without).toEqual([])
 })

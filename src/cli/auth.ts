@@ -6,7 +6,9 @@ import type { LoginFlags, LogoutFlags } from './sign-in.ts'
 
 export function registerAuth(program: Command): void {
   const version = program.version() ?? ''
-  const auth = reportUsageAsEnvelope(program.command('auth')).description('Sign in to agents, and out again.')
+  const auth = reportUsageAsEnvelope(program.command('auth'))
+    .description('Sign in to agents, and out again.')
+    .addHelpText('after', '\nExample:\n  convoke auth login -a agent.example.com --client-id my-cli')
 
   const login = reportUsageAsEnvelope(auth.command('login'))
     .description('Get a token from the authorization server of an agent, and keep it for the other commands.')

@@ -39,7 +39,10 @@ Commands that talk to an agent also know 3 (not reachable), 4 (credentials) and 
   program.commandsGroup('Node:')
   addServe(program)
   addToken(program)
-  const config = program.command('config').description('Work on configurations.')
+  const config = program
+    .command('config')
+    .description('Work on configurations.')
+    .addHelpText('after', '\nExample:\n  convoke config check convoke.yaml')
   addConfigCheck(config)
   program.commandsGroup('Client:')
   addClientCommands(program, config, version)

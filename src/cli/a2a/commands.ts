@@ -19,6 +19,7 @@ export function addClientCommands(program: Command, config: Command, version: st
   client(program, 'send', 'Send a message to an agent, and wait for what comes of it.', defineSend)
   const card = group(program, 'card', 'Look at agent cards.')
   client(card, 'get', 'Fetch an agent card and show it.', defineCardGet)
+  example(card, 'convoke card get -a agent.example.com')
 
   const task = group(program, 'task', 'Look at the tasks of an agent, follow them, stop them, save what they made.')
   client(task, 'get', 'Show a task: its state and artifacts.', defineTaskGet)
@@ -26,17 +27,24 @@ export function addClientCommands(program: Command, config: Command, version: st
   client(task, 'cancel', 'Cancel a task.', defineTaskCancel)
   client(task, 'subscribe', 'Follow a task until it ends.', defineTaskSubscribe)
   client(task, 'download', 'Save the artifacts of a task as files.', defineTaskDownload)
+  example(task, 'convoke task list -a agent.example.com')
 
   const push = group(task, 'push-config', 'Say where an agent reports on a task by itself.')
   client(push, 'create', 'Have the agent report on a task to a URL.', definePushCreate)
   client(push, 'get', 'Show one push configuration of a task.', definePushGet)
   client(push, 'list', 'List the push configurations of a task.', definePushList)
   client(push, 'delete', 'Delete a push configuration of a task.', definePushDelete)
+  example(push, 'convoke task push-config create 0195… --url https://example.com/hook')
 
   client(config, 'show', 'Show the settings of the client commands and where each comes from.', defineConfigShow)
 }
 
 /** Taken where it changes nothing: one object is a line of JSON already (appendix B of the specification). */
+/** For commands that only hold others. */
+function example(command: Command, line: string): void {
+  command.addHelpText('after', `\nExample:\n  ${line}`)
+}
+
 function streamTaken(): Option {
   return new Option('--stream').hideHelp()
 }
