@@ -152,7 +152,8 @@ describe('an agent that is well', () => {
     const { code, stdout } = await convoke(['doctor', url])
     expect(code).toBe(0)
     expect(stdout).toMatch(/^ok +card\.path: The card is at http/m)
-    expect(stdout).toMatch(/\nGrade: A \(\d+ ok, 0 warnings, 0 failed\)\n$/)
+    expect(stdout).toMatch(/\nGrade: A \(\d+ ok, 0 warnings, 0 failed, 1 skipped\)\n$/)
+    expect(stdout).toMatch(/^skipped {2}probe: Streaming, resumption and cancel were not tried/m)
     expect(stdout).not.toContain('\u001b')
   })
 

@@ -67,7 +67,13 @@ async function examineAll(patient: Patient, { probe: isProbe, tool, params, mess
   const tools = await checkTools(patient, way ?? first)
   // A tool or a text that is named is there to be tried.
   const isWanted = isProbe === true || tool !== undefined || message !== undefined
-  if (way !== undefined && isWanted) await probe(patient, way, tools, { tool, params, message })
+  if (way === undefined) return
+  if (isWanted) await probe(patient, way, tools, { tool, params, message })
+  else
+    patient.findings.skip(
+      'probe',
+      'Streaming, resumption and cancel were not tried, since that takes a call; --probe calls a tool that may run twice.',
+    )
 }
 
 const colors = { ok: 'green', skipped: 'dim', warning: 'yellow', fail: 'red' } as const

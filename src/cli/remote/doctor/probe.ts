@@ -188,7 +188,7 @@ function checkPace({ findings }: Patient, events: readonly Event[]): void {
   if (last < tellingMs)
     findings.skip(
       'stream.live',
-      `The stream was too short to tell whether something holds it back (${Math.round(last)} ms).`,
+      `The stream was too short to tell whether something holds it back (${Math.round(last)} ms). Name a tool that runs longer: --tool and --params.`,
     )
   else if (first < last * lateShare) findings.ok('stream.live', `Events arrive as they are made: ${times}.`)
   else {
@@ -298,7 +298,10 @@ async function checkCancel(patient: Patient, way: CardInterface, message: Messag
       },
     )
     if (state === undefined)
-      findings.skip('cancel', 'The task had ended before it could be cancelled, which the peer says.')
+      findings.skip(
+        'cancel',
+        'The task had ended before it could be cancelled, which the peer says. Name a tool that runs longer: --tool and --params.',
+      )
     else if (state === 'TASK_STATE_CANCELED') findings.ok('cancel', 'A task that is cancelled stops.')
     else
       findings.fail(
