@@ -132,12 +132,6 @@ describe('a stream', () => {
     expect(await events.next()).toEqual({ value: undefined, done: true })
   })
 
-  test('tells its retry times', async () => {
-    const onRetry = vi.fn<(ms: number) => void>()
-    await eventsOf(['retry: 250\n\n', 'retry: soon\n\n', 'retry: 5000\ndata: a\n\n'], { onRetry })
-    expect(onRetry.mock.calls).toEqual([[250], [5000]])
-  })
-
   test('keeps bytes that are no UTF-8 as replacement characters', async () => {
     const bytes = Buffer.concat([Buffer.from('data: a'), Buffer.from([0xff, 0xe6, 0x97]), Buffer.from('\n\n')])
     const long = Buffer.concat([Buffer.from(`data: ${'x'.repeat(10_000)}`), bytes.subarray(6)])

@@ -91,11 +91,6 @@ export class CardResolver {
     return { card, tools: tools.map((tool) => listed.get(tool.name) ?? tool) }
   }
 
-  /** Forgets what it has, so that the next question goes to the peer. */
-  invalidate(): void {
-    if (this.#cached !== undefined) this.#cached = { ...this.#cached, freshUntil: 0 }
-  }
-
   async #fetch(exchange: Exchange): Promise<Cached> {
     const { peer } = this.#options
     const cached = this.#cached

@@ -14,8 +14,6 @@ export interface EventStreamOptions {
   readonly maxEventBytes?: number
   /** How long the body may say nothing at all while it is waited for, in milliseconds. */
   readonly idleTimeoutMs: number
-  /** Gets each `retry` of the stream, in milliseconds. */
-  readonly onRetry?: (ms: number) => void
 }
 
 const defaultMaxEventBytes = 16 * 1024 * 1024
@@ -32,13 +30,10 @@ const defaultMaxEventBytes = 16 * 1024 * 1024
  */
 export async function* readEvents(
   body: AsyncIterable<Uint8Array>,
-  { maxEventBytes = defaultMaxEventBytes, idleTimeoutMs, onRetry }: EventStreamOptions,
+  { maxEventBytes = defaultMaxEventBytes, idleTimeoutMs }: EventStreamOptions,
 ): AsyncGenerator<readonly ServerSentEvent[], void, void> {
   let events: ServerSentEvent[] = []
-  const parser = createParser({
-    onEvent: ({ id, data }) => events.push({ id, data }),
-    ...(onRetry === undefined ? {} : { onRetry }),
-  })
+  const parser = createParser({ onEvent: ({ id, data }) => events.push({ id, data }) })
   const blocks = new Blocks(maxEventBytes)
   const iterator = body[Symbol.asyncIterator]()
   let isWaiting = false
