@@ -43,6 +43,7 @@ export {
 export type { RemoteToolInfo } from './peers/remote-tool-info.ts'
 export type { Artifact, Message, Part, Task } from './protocol/a2a.ts'
 export type { MessageContext, MessageEvent, MessageHandler, MessageOutcome } from './server/message-handler.ts'
+export { Content, isContent } from './protocol/content.ts'
 export { defineTool } from './tools/define.ts'
 export { toOpenAi, toParameters, type OpenAiTool, type ParameterSchema } from './tools/definitions.ts'
 export { KeyError, LocalToolRegistry, ValueError, type McpStyleTool, type ToolFilter } from './tools/local.ts'
@@ -50,6 +51,7 @@ export { ToolManager, type ToolCallOptions, type ToolManagerOptions, type ToolRe
 export type {
   Caller,
   CallOptions,
+  Chunk,
   JsonSchema,
   Progress,
   Question,

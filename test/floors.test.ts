@@ -11,7 +11,7 @@ const floors = [
   ['protocol'],
   ['store'],
   ['tasks', 'tools'],
-  ['peers'],
+  ['peers', 'mcp'],
   ['server'],
   ['node.ts', 'config.ts', 'options.ts', 'index.ts', 'cli'],
 ]
@@ -21,6 +21,8 @@ const typesMayLookUp = new Set(['options.ts'])
 
 const homes: Record<string, string[]> = {
   '@a2a-js/sdk': ['server', 'peers/legacy-transport.ts'],
+  '@modelcontextprotocol/sdk': ['mcp'],
+  '@modelcontextprotocol/server': ['mcp'],
   express: ['server'],
   ajv: ['tools/schema.ts'],
   'ajv-formats': ['tools/schema.ts'],
@@ -29,6 +31,7 @@ const homes: Record<string, string[]> = {
   'eventsource-parser': ['peers/event-stream.ts'],
   'ipaddr.js': ['base/address.ts'],
   jose: ['server/auth'],
+  minisearch: ['tools/search.ts'],
   'p-retry': ['peers/retry.ts'],
   pino: ['base/log.ts'],
   re2js: ['tools/safe-pattern.ts'],

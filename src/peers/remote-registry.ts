@@ -105,17 +105,28 @@ const maxShown = 20
 const staleEveryMs = 1_000
 
 export class RemoteToolRegistry implements ToolSource {
+  readonly kind = 'a2a'
   readonly #clients: PeerClients
   readonly #self: string | undefined
   readonly #log: Logger
   readonly #shelves = new Map<string, Shelf>()
   readonly #listeners = new Set<(change: RemoteToolChange) => void>()
+  #revision = 0
 
   constructor(options: RemoteToolRegistryOptions) {
     this.#clients = options.clients
     this.#self = options.self
     this.#log = options.log ?? silentLog
     this.#clients.onRemove?.((peer) => this.forget(peer))
+  }
+
+  get revision(): number {
+    return this.#revision
+  }
+
+  /** The ids of the peers. */
+  services(): readonly string[] {
+    return this.#clients.ids
   }
 
   /** Whether there is a peer of that id. */
@@ -162,10 +173,6 @@ export class RemoteToolRegistry implements ToolSource {
   /** The known tools, ready to be called, by handle. */
   list(): Tool[] {
     return [...this.#shelves.values()].flatMap(({ entries }) => [...entries.values()].map(({ tool }) => tool))
-  }
-
-  named(name: string): Tool[] {
-    return [...this.#shelves.values()].flatMap(({ entries }) => entries.get(name)?.tool ?? [])
   }
 
   /**
@@ -323,6 +330,11 @@ export class RemoteToolRegistry implements ToolSource {
     }
   }
 
+  /** The connections are those of the clients, and end with them. */
+  async close(): Promise<void> {
+    for (const peer of [...this.#shelves.keys()]) this.forget(peer)
+  }
+
   #shelf(peer: string): Shelf {
     let shelf = this.#shelves.get(peer)
     if (shelf === undefined) {
@@ -383,6 +395,7 @@ export class RemoteToolRegistry implements ToolSource {
   }
 
   #tell(change: RemoteToolChange): void {
+    this.#revision++
     for (const listener of this.#listeners) {
       try {
         listener(change)

@@ -19,7 +19,7 @@ import {
   toAnswerMessage,
   toCallMessage,
 } from '../protocol/tool-call.ts'
-import type { Hop, Tool, ToolContext, ToolValue } from '../tools/tool.ts'
+import type { Chunk, Hop, Tool, ToolContext, ToolValue } from '../tools/tool.ts'
 import { clip } from '../tools/value.ts'
 import type { PeerClient, SendRetry } from './client.ts'
 import { PeerError, toPeerError } from './errors.ts'
@@ -109,7 +109,7 @@ class RemoteCall implements OpenCall {
     }
   }
 
-  async *run(): AsyncGenerator<ToolValue, ToolValue, void> {
+  async *run(): AsyncGenerator<Chunk, ToolValue, void> {
     const signal = this.#connection === undefined ? undefined : this.#context.signal
     throwIfStopped(signal)
     // The connection outlives the abort until the task is told to stop: without its name it cannot be.
@@ -139,7 +139,7 @@ class RemoteCall implements OpenCall {
   }
 
   /** Sends the call, then an answer for each question, until the task ends. */
-  async *#turns(peer: PeerInfo): AsyncGenerator<ToolValue, ToolValue, void> {
+  async *#turns(peer: PeerInfo): AsyncGenerator<Chunk, ToolValue, void> {
     const { client, info } = this.#options
     const options = {
       ...(this.#connection === undefined ? {} : { signal: this.#connection.signal }),
@@ -193,7 +193,7 @@ class RemoteCall implements OpenCall {
     yield { event: { task: await client.waitFor(task.id, options) } }
   }
 
-  *#take({ event }: PeerEvent): Generator<ToolValue, void, void> {
+  *#take({ event }: PeerEvent): Generator<Chunk, void, void> {
     const { task, message, statusUpdate, artifactUpdate } = event
     if (task !== undefined) {
       this.#known(task.id, task.contextId)
@@ -218,7 +218,7 @@ class RemoteCall implements OpenCall {
   }
 
   /** The task as it stands. Of its chunks only those are new that did not come before. */
-  *#takeTask(task: Task): Generator<ToolValue, void, void> {
+  *#takeTask(task: Task): Generator<Chunk, void, void> {
     this.#output.status = task.status
     for (const artifact of task.artifacts ?? []) {
       if (artifact.artifactId !== streamArtifact) {
@@ -232,7 +232,7 @@ class RemoteCall implements OpenCall {
     }
   }
 
-  *#takeArtifact(artifact: Artifact, append: boolean): Generator<ToolValue, void, void> {
+  *#takeArtifact(artifact: Artifact, append: boolean): Generator<Chunk, void, void> {
     const result = fromResultArtifact(artifact)
     if (result !== undefined) {
       this.#output.result = { value: result.result }

@@ -7,6 +7,7 @@ export const keys = {
   call: '_tool_call',
   result: '_tool_result',
   wrapped: '_tool_result_wrapped',
+  parts: '_tool_result_parts',
   progress: '_tool_progress',
   error: '_tool_error',
   attempt: '_tool_attempt',

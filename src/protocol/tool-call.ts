@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { ConvokeError, errorCodes, type ErrorCode } from '../base/errors.ts'
 import { canonicalJson, isObject, type Json, type JsonObject } from '../base/json.ts'
 import type { Artifact, Message, Part } from './a2a.ts'
+import { Content, isContent } from './content.ts'
 import { extensionUri, keys, resultArtifact, streamArtifact } from './extension.ts'
 
 export interface ToolCall {
@@ -16,8 +17,11 @@ export interface ToolCall {
   readonly timeoutMs?: number | undefined
 }
 
-/** A value that a tool takes or gives: JSON, or bytes. */
-export type ToolValue = Json | Uint8Array
+/** What a tool gives while it runs: JSON, or bytes. */
+export type Chunk = Json | Uint8Array
+
+/** What it gives in the end: such a value, or several parts. */
+export type ToolValue = Chunk | Content
 
 const octets = 'application/octet-stream'
 
@@ -77,8 +81,8 @@ function invalidCall(message: string): ConvokeError {
   return new ConvokeError('invalid_params', message, { issues: [{ path: '/metadata/_tool_call', message }] })
 }
 
-/** One part for one value: a string as text, bytes as raw, an object as data, anything else wrapped. */
-function toPart(value: ToolValue): { part: Part; wrapped: boolean } {
+/** One part for one value: bytes as raw, an object as data, anything else wrapped. */
+function toPart(value: Chunk): { part: Part; wrapped: boolean } {
   if (value instanceof Uint8Array) {
     const raw = Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString('base64')
     return { part: { raw, mediaType: octets }, wrapped: false }
@@ -89,7 +93,7 @@ function toPart(value: ToolValue): { part: Part; wrapped: boolean } {
 }
 
 /** The value in a part, or undefined when it has none. `wrapped` says that `{result}` stands around it. */
-function fromPart(part: Part, wrapped: boolean): ToolValue | undefined {
+function fromPart(part: Part, wrapped: boolean): Chunk | undefined {
   if (part.data !== undefined) {
     return wrapped && isObject(part.data) ? part.data['result'] : part.data
   }
@@ -99,7 +103,7 @@ function fromPart(part: Part, wrapped: boolean): ToolValue | undefined {
 }
 
 /** One chunk as an artifact update; `attempt` above 1 tells whoever gathers chunks to start over. */
-export function toChunkArtifact(chunk: ToolValue, attempt: number): Artifact {
+export function toChunkArtifact(chunk: Chunk, attempt: number): Artifact {
   const { part, wrapped } = typeof chunk === 'string' ? { part: { text: chunk }, wrapped: false } : toPart(chunk)
   if (wrapped) part.metadata = { [keys.wrapped]: true }
   const artifact: Artifact = { artifactId: streamArtifact, name: streamArtifact, parts: [part] }
@@ -108,8 +112,8 @@ export function toChunkArtifact(chunk: ToolValue, attempt: number): Artifact {
 }
 
 /** The chunks in an artifact named `stream`, in order. */
-export function fromChunkArtifact(artifact: Artifact): ToolValue[] {
-  const chunks: ToolValue[] = []
+export function fromChunkArtifact(artifact: Artifact): Chunk[] {
+  const chunks: Chunk[] = []
   for (const part of artifact.parts) {
     const chunk = fromPart(part, part.metadata?.[keys.wrapped] === true)
     if (chunk !== undefined) chunks.push(chunk)
@@ -118,8 +122,13 @@ export function fromChunkArtifact(artifact: Artifact): ToolValue[] {
 }
 
 export function toResultArtifact(result: ToolValue, toolName: string, executionTimeMs: number): Artifact {
-  const { part, wrapped } = toPart(result)
   const metadata: JsonObject = { [keys.result]: true, tool_name: toolName, execution_time_ms: executionTimeMs }
+  if (isContent(result)) {
+    metadata[keys.parts] = true
+    const parts = [...result.parts]
+    return { artifactId: resultArtifact, name: resultArtifact, metadata, extensions: [extensionUri], parts }
+  }
+  const { part, wrapped } = toPart(result)
   if (wrapped) metadata[keys.wrapped] = true
   return { artifactId: resultArtifact, name: resultArtifact, metadata, extensions: [extensionUri], parts: [part] }
 }
@@ -130,8 +139,7 @@ export function fromResultArtifact(
 ): { result: ToolValue; toolName: string; executionTimeMs: number | undefined } | undefined {
   const { metadata } = artifact
   if (metadata?.[keys.result] !== true) return undefined
-  const part = artifact.parts[0]
-  const result = part === undefined ? undefined : fromPart(part, metadata[keys.wrapped] === true)
+  const result = toResult(artifact, metadata)
   if (result === undefined) return undefined
   const { tool_name: toolName, execution_time_ms: executionTimeMs } = metadata
   return {
@@ -139,6 +147,14 @@ export function fromResultArtifact(
     toolName: typeof toolName === 'string' ? toolName : '',
     executionTimeMs: typeof executionTimeMs === 'number' ? executionTimeMs : undefined,
   }
+}
+
+function toResult({ parts }: Artifact, metadata: JsonObject): ToolValue | undefined {
+  const [part] = parts
+  if (part === undefined) return undefined
+  if (metadata[keys.parts] !== true) return fromPart(part, metadata[keys.wrapped] === true)
+  const kept = parts.filter(({ text, raw, url, data }) => (text ?? raw ?? url ?? data) !== undefined)
+  return kept.length === 0 ? undefined : new Content(kept)
 }
 
 /** What failed, as the status message of a REJECTED, FAILED or CANCELED task. */

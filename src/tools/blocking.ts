@@ -13,7 +13,7 @@ import { isObject } from '../base/json.ts'
 import { asConvokeError } from './call.ts'
 import { Gate } from './gate.ts'
 import { chunkWindow, handled, type FromWorker, type Thrown, type ToWorker } from './thread-messages.ts'
-import type { Tool, ToolContext, ToolValue } from './tool.ts'
+import type { Chunk, Tool, ToolContext, ToolValue } from './tool.ts'
 import { excerpt } from './value.ts'
 
 export interface Blocking {
@@ -69,7 +69,7 @@ export function blockingRun(name: string, blocking: unknown): Tool['run'] {
       for await (const piece of messages) {
         if (piece.type === 'result') return piece.result as ToolValue
         if (piece.type === 'thrown') throw putTogether(piece.thrown)
-        yield piece.chunk as ToolValue
+        yield piece.chunk as Chunk
         // In halves of the window, so that messages are few and the worker seldom waits.
         if (++taken < chunkWindow / 2) continue
         running.worker.postMessage({ type: 'credit', chunks: taken } satisfies ToWorker)

@@ -2,10 +2,11 @@
 import { abortReason } from '../base/abort.ts'
 import { ConvokeError, errorCodes, type ErrorCode, type Issue } from '../base/errors.ts'
 import { isObject, type JsonObject } from '../base/json.ts'
+import { isContent, type Content } from '../protocol/content.ts'
 import { Gate } from './gate.ts'
 import { describeIssues } from './issues.ts'
 import { compile, type Validator } from './schema.ts'
-import type { Refined, Tool, ToolContext, ToolValue } from './tool.ts'
+import type { Chunk, Refined, Tool, ToolContext, ToolValue } from './tool.ts'
 import { clip, excerpt, findNotJson } from './value.ts'
 
 /** A `tool_failed` made of something that a tool threw. `thrown` is just that, for those who call it in-process. */
@@ -97,11 +98,7 @@ function invalidParams(tool: Tool, issues: readonly Issue[]): ConvokeError {
  * ConvokeError. Leaving the generator early stops the tool's own generator; a tool that does not come to a yield
  * needs `context.signal` for that.
  */
-export function callTool(
-  tool: Tool,
-  params: unknown,
-  context: ToolContext,
-): AsyncGenerator<ToolValue, ToolValue, void> {
+export function callTool(tool: Tool, params: unknown, context: ToolContext): AsyncGenerator<Chunk, ToolValue, void> {
   return drive(tool, params, undefined, context)
 }
 
@@ -111,7 +108,7 @@ export function runTool(
   params: JsonObject,
   context: ToolContext,
   onBegin?: () => void,
-): AsyncGenerator<ToolValue, ToolValue, void> {
+): AsyncGenerator<Chunk, ToolValue, void> {
   return drive(tool, undefined, params, context, onBegin)
 }
 
@@ -122,7 +119,7 @@ async function* drive(
   checked: JsonObject | undefined,
   context: ToolContext,
   onBegin?: () => void,
-): AsyncGenerator<ToolValue, ToolValue, void> {
+): AsyncGenerator<Chunk, ToolValue, void> {
   let gate: Gate | undefined
   try {
     const { gate: ownGate, output } = equipmentOf(tool)
@@ -157,16 +154,16 @@ async function* drive(
   }
 }
 
-async function leave(work: AsyncGenerator<ToolValue, ToolValue, void>): Promise<void> {
+async function leave(work: AsyncGenerator<Chunk, ToolValue, void>): Promise<void> {
   await work.return(null)
 }
 
-function checkChunk(tool: Tool, chunk: unknown): ToolValue {
+function checkChunk(tool: Tool, chunk: unknown): Chunk {
   if (chunk instanceof Uint8Array) return chunk
   if (chunk === undefined) return null
   const issue = findNotJson(chunk)
   if (issue !== undefined) throw invalidResult(tool, 'yielded something that is not JSON', [issue])
-  return chunk as ToolValue
+  return chunk as Chunk
 }
 
 function checkResult(tool: Tool, output: Validator | undefined, result: unknown): ToolValue | Promise<ToolValue> {
@@ -188,6 +185,7 @@ function checkPlainResult(tool: Tool, output: Validator | undefined, result: unk
     const issues = [{ path: '', message: `must be JSON as its output schema says, got ${excerpt(result)}` }]
     throw invalidResult(tool, 'returned bytes', issues)
   }
+  if (isContent(result)) return checkContent(tool, output, result)
   const value = result === undefined ? null : result
   const issue = findNotJson(value)
   if (issue !== undefined) throw invalidResult(tool, 'returned something that is not JSON', [issue])
@@ -196,6 +194,21 @@ function checkPlainResult(tool: Tool, output: Validator | undefined, result: unk
     throw invalidResult(tool, 'returned something that its output schema forbids', issues)
   }
   return value as ToolValue
+}
+
+/** Of several parts the data is what the output schema speaks of. */
+function checkContent(tool: Tool, output: Validator | undefined, result: Content): Content {
+  for (const [index, { data }] of result.parts.entries()) {
+    const issue = data === undefined ? undefined : findNotJson(data)
+    if (issue === undefined) continue
+    const path = `/parts/${index}/data${issue.path}`
+    throw invalidResult(tool, 'returned something that is not JSON', [{ ...issue, path }])
+  }
+  if (output === undefined) return result
+  const data = result.parts.find((part) => part.data !== undefined)?.data
+  const issues = output.validate(data ?? null)
+  if (issues.length > 0) throw invalidResult(tool, 'returned something that its output schema forbids', issues)
+  return result
 }
 
 function invalidResult(tool: Tool, what: string, issues: readonly Issue[]): ConvokeError {

@@ -7,7 +7,7 @@ import type { ParamsOf, ResultOf, SchemaSource } from './infer.ts'
 import { describeIssues } from './issues.ts'
 import { checkInputSchema, checkSchema } from './schema-check.ts'
 import { isStandardSchema, jsonSchemaOf, refineWith, type Side, type StandardSchema } from './standard.ts'
-import type { JsonSchema, Tool, ToolContext, ToolTraits, ToolValue } from './tool.ts'
+import type { Chunk, JsonSchema, Tool, ToolContext, ToolTraits, ToolValue } from './tool.ts'
 import { closest, excerpt } from './value.ts'
 
 /** What `run` may be: a plain function, an async one, a generator or an async generator. */
@@ -220,7 +220,7 @@ export function toRun(run: UserRun): Run {
           ended = true
           return step.value as ToolValue
         }
-        yield step.value as ToolValue
+        yield step.value as Chunk
       }
     } finally {
       if (!ended) await value.return?.(undefined)

@@ -12,6 +12,7 @@ import { TaskChain, type DelegationGuard } from './delegation.ts'
 import type {
   CallOptions,
   Caller,
+  Chunk,
   Hop,
   Progress,
   Question,
@@ -78,7 +79,7 @@ export async function invoke(tool: Tool, params: unknown, around: Surroundings):
   }
 }
 
-async function drain(work: AsyncGenerator<ToolValue, ToolValue, void>): Promise<ToolValue> {
+async function drain(work: AsyncGenerator<Chunk, ToolValue, void>): Promise<ToolValue> {
   for (;;) {
     const step = await work.next()
     if (step.done === true) return step.value
@@ -118,7 +119,7 @@ export async function* invokeStreaming(
 }
 
 /** Moves what a tool says into the channel. Never rejects: how the tool failed is the reader's to know. */
-async function pump(work: AsyncGenerator<ToolValue, ToolValue, void>, events: Channel<ToolEvent>): Promise<void> {
+async function pump(work: AsyncGenerator<Chunk, ToolValue, void>, events: Channel<ToolEvent>): Promise<void> {
   try {
     for (;;) {
       const step = await work.next()

@@ -94,7 +94,9 @@ export class ToolManager implements ToolSpace {
       throw new KeyError(`There is no tool ${excerpt(name)} here: nothing is known by the name ${excerpt(service)}.`)
     }
     if (this.#sources.length === 0 || this.#registry.has(name)) return this.#registry.resolve(name)
-    const [only, ...others] = this.#sources.flatMap((source) => source.named(name))
+    const [only, ...others] = this.#sources.flatMap((source) =>
+      source.list().filter((tool) => tool.name.slice(tool.name.indexOf('.') + 1) === name),
+    )
     if (only === undefined) return this.#registry.resolve(name)
     if (others.length === 0) return only
     const handles = [only, ...others].slice(0, maxShown).map((tool) => clip(tool.name, 200))

@@ -2,14 +2,15 @@
 import type { ConvokeError, Issue } from '../base/errors.ts'
 import type { Json, JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
+import type { Chunk, ToolValue } from '../protocol/tool-call.ts'
 import type { Delegation } from '../protocol/delegation.ts'
 import type { StandardSchema } from './standard.ts'
 
 /** A JSON Schema, draft-07 or 2020-12 (told apart by `$schema`; without it 2020-12). */
 export type JsonSchema = JsonObject
 
-/** What a tool yields and returns: a JSON value, or bytes. Bytes stand alone, never inside of JSON. */
-export type ToolValue = Json | Uint8Array
+/** What a tool yields is a chunk: a JSON value, or bytes, which stand alone, never inside of JSON. It returns a value: a chunk, or several parts. */
+export type { Chunk, ToolValue } from '../protocol/tool-call.ts'
 
 export interface ToolTraits {
   /** For lists and filters; becomes a tag on the card. */
@@ -68,7 +69,7 @@ export interface CallOptions {
 
 export type ToolEvent =
   | ({ readonly type: 'progress' } & Progress)
-  | { readonly type: 'chunk'; readonly chunk: ToolValue }
+  | { readonly type: 'chunk'; readonly chunk: Chunk }
   /** The tool runs anew on another worker of its node: the chunks before this no longer count. */
   | { readonly type: 'restart' }
   | { readonly type: 'result'; readonly result: ToolValue }
@@ -152,5 +153,5 @@ export interface Tool {
   /** Puts the result in shape, before the output schema has the last word. */
   refineResult?(result: ToolValue): Refined | Promise<Refined>
   /** Params come in validated, defaults merged. What it yields and returns is checked by `callTool`. */
-  run(params: JsonObject, context: ToolContext): AsyncGenerator<ToolValue, ToolValue, void>
+  run(params: JsonObject, context: ToolContext): AsyncGenerator<Chunk, ToolValue, void>
 }
