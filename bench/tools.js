@@ -118,7 +118,7 @@ async function validation({ quick, build }) {
   say('tools: validation of a 64 KiB string')
   const from = (file) => import(pathToFileURL(join(build, file)).href)
   const { defineTool } = await from('index.js')
-  const { checkParams } = await from('tools/call.js')
+  const { checkParams } = await from('tools/validation.js')
   const input = {
     type: 'object',
     properties: { text: { type: 'string', minLength: 1, maxLength: 100_000 } },

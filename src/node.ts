@@ -15,7 +15,7 @@ import { RemoteToolRegistry } from './peers/remote-registry.ts'
 import type { CardInput } from './protocol/card.ts'
 import { delegationLimits } from './protocol/delegation.ts'
 import { HttpApp } from './server/app.ts'
-import { createAuthenticator } from './server/auth/authenticator.ts'
+import { anonymous, createAuthenticator } from './server/auth/authenticator.ts'
 import { createOriginGuard, isLoopback } from './server/auth/origin.ts'
 
 import { publicBindProblem } from './server/auth/public-bind.ts'
@@ -135,6 +135,8 @@ class RunningNode implements Node {
   readonly #cards: CardRoute
   readonly #app: HttpApp
   readonly #basePath: string
+  /** Aborts when the node stops. */
+  readonly #life = new AbortController()
   #url = ''
   #stopping: Promise<void> | undefined
 
@@ -151,7 +153,15 @@ class RunningNode implements Node {
     this.peers = new ClientManager({ peers: options.peers ?? {}, log, enabled: options.features?.delegate ?? true })
     this.remoteTools = new RemoteToolRegistry({ clients: this.peers, self, log })
     const guard = new DelegationGuard(self, { ...delegationLimits, ...options.delegation })
-    this.tools = new ToolManager({ registry, sources: [this.remoteTools], guard, log })
+    this.tools = new ToolManager({
+      registry,
+      sources: [this.remoteTools],
+      aliases: options.aliases ?? {},
+      publish: options.publish ?? [],
+      ...options.toolCalls,
+      guard,
+      log,
+    })
     const { discovery = {} } = options
     this.#directoryFetch = createGuardedFetch({
       allowPrivate: discovery.allowPrivate ?? (discovery.directory ?? []).some(namesPrivateAddress),
@@ -168,13 +178,7 @@ class RunningNode implements Node {
     this.#runtime = new TaskRuntime({
       store,
       log,
-      execute: createExecutor({
-        registry,
-        onMessage,
-        resolve: (name) => this.tools.resolve(name),
-        guard,
-        log,
-      }),
+      execute: createExecutor({ tools: this.tools, onMessage, guard, log }),
       cancelGraceMs: server.cancelGraceMs ?? defaults.cancelGraceMs,
       deduplicate: server.deduplicateMessages ?? true,
       maxRuns: server.maxRunningTasks ?? defaults.maxRunningTasks,
@@ -208,7 +212,14 @@ class RunningNode implements Node {
       trustProxy: server.trustProxy ?? [],
       listening: () => this.#url,
     })
-    this.#cards = new CardRoute({ registry, input, baseUrl, behindProxy: (server.trustProxy ?? []).length > 0 })
+    this.#cards = new CardRoute({
+      tools: this.tools,
+      // Behind credentials anybody may read the card, before it is known who it is.
+      reader: authenticator.required ? undefined : anonymous,
+      input,
+      baseUrl,
+      behindProxy: (server.trustProxy ?? []).length > 0,
+    })
     const operations = new Operations({
       runtime: this.#runtime,
       push: this.#push,
@@ -277,6 +288,8 @@ class RunningNode implements Node {
     if (recovered > 0) this.#log.info({ recovered }, 'Took over the tasks of a process that ended.')
     this.#push.start()
     if (this.#options.features?.delegate !== false) this.#discovery.start()
+    // What is to be published must be known; nobody waits for it.
+    void this.tools.discover({ published: true, signal: this.#life.signal })
   }
 
   stop(): Promise<void> {
@@ -290,6 +303,8 @@ class RunningNode implements Node {
     await this.#app.close()
     await this.#push.close()
     await this.#discovery.close()
+    this.#life.abort(new ConvokeError('canceled', 'The node is stopping.'))
+    await this.tools.close()
     await this.peers.close()
     await Promise.all([this.#fetch.close(), this.#directoryFetch.close()])
     await closeIdleWorkers()

@@ -2,7 +2,11 @@
 import type { DiscoveryOptions } from './peers/discovery.ts'
 import type { PeerOptions } from './peers/peer.ts'
 import type { MessageHandler } from './server/message-handler.ts'
+import type { ToolHooks } from './tools/hooks.ts'
+import type { CallLimits } from './tools/limits.ts'
+import type { RetryRule } from './tools/retry.ts'
 import type { Tool } from './tools/tool.ts'
+import type { ResultMode } from './tools/validation.ts'
 
 /** A tool module by path: every exported tool, or one export, perhaps under another name. */
 export interface ToolModule {
@@ -101,6 +105,17 @@ export interface AgentOptions {
   readonly module?: string
 }
 
+export interface ToolCallSettings {
+  /** How many may run at once. Default: no limit but those of the tools. */
+  readonly limits?: CallLimits
+  /** Which tools are tried again when they fail; the first rule that fits counts. Default: none. */
+  readonly retry?: readonly RetryRule[]
+  /** What is done about results that break their schema. Default: `strict` for our own tools, `warn` for those of others. */
+  readonly results?: { readonly own?: ResultMode; readonly foreign?: ResultMode }
+  /** What is done before and after each call, in this order. Only a program can say it. */
+  readonly hooks?: readonly ToolHooks[]
+}
+
 /** How far calls may be passed on from node to node. Nodes that call each other need different `agent.id`s. */
 export interface DelegationOptions {
   /** How often this node may be in the path of a call that it takes. Default: 1, so that A may call B, and B call A back. */
@@ -122,6 +137,12 @@ export interface NodeOptions {
   readonly server?: ServerOptions
   readonly store?: StoreSettings
   readonly tools?: readonly (Tool | ToolModule)[]
+  /** Which tools of peers and MCP servers are published beside the local ones: globs over handles, `*` for any run of characters, dots too. Default: none. */
+  readonly publish?: readonly string[]
+  /** Other names for tools of peers and MCP servers: `{alias: handle}`. Where they are published, callers know them by these. */
+  readonly aliases?: Readonly<Record<string, string>>
+  /** What stands around each call of a tool, whichever way it comes. */
+  readonly toolCalls?: ToolCallSettings
   /** Answers messages that name no tool. */
   readonly onMessage?: MessageHandler
   /** `silent`, `error`, `warn`, `info`, `debug`. Default: `warn` for `createNode`, `info` for `convoke serve`. */

@@ -1,5 +1,5 @@
 /** `convoke token`: makes a credential for a caller. */
-import { isGrant } from '../server/auth/scopes.ts'
+import { isGrant } from '../tools/scopes.ts'
 import { createToken, hashToken, isTokenId } from '../server/auth/token.ts'
 import { CommandFailure } from './failure.ts'
 

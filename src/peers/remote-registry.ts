@@ -5,7 +5,7 @@
 import { ConvokeError } from '../base/errors.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
 import { stripControls } from '../base/text.ts'
-import { prepareTool } from '../tools/call.ts'
+import { prepareTool } from '../tools/validation.ts'
 import { KeyError } from '../tools/local.ts'
 import type { ToolSource } from '../tools/source.ts'
 import type { JsonSchema, Tool } from '../tools/tool.ts'

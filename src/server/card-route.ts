@@ -6,13 +6,22 @@ import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
 import { toAgentCard, toToolEntry, type CardFlavor, type CardInput, type ToolDescriptor } from '../protocol/card.ts'
 import { skillPrefix } from '../protocol/extension.ts'
-import type { LocalToolRegistry } from '../tools/local.ts'
-import type { Caller, Tool } from '../tools/tool.ts'
-import { allows } from './auth/scopes.ts'
+import type { PublishedTool } from '../tools/published.ts'
+import type { Caller } from '../tools/tool.ts'
 import { requestedVersion, sendText } from './http.ts'
 
+/** The tools that callers may name. A ToolManager is one. */
+export interface CardTools {
+  /** Goes up with each change. */
+  readonly revision: number
+  /** Without a caller those that are there for anybody. */
+  published(caller?: Caller): readonly PublishedTool[]
+}
+
 export interface CardOptions {
-  readonly registry: LocalToolRegistry
+  readonly tools: CardTools
+  /** Who reads the public card; undefined where that could be anybody. */
+  readonly reader: Caller | undefined
   readonly input: Omit<CardInput, 'url' | 'tools' | 'public' | 'toolsUrl'>
   /** The base URL for a request. */
   readonly baseUrl: (req: IncomingMessage) => string
@@ -49,18 +58,20 @@ export class CardRoute {
 
   /** The public card as it stands now. */
   card(url: string, flavor: CardFlavor): JsonObject {
-    const tools = this.#options.registry.list({ published: true })
-    return this.#make(url, tools, flavor, true)
+    return this.#make(url, this.#public(), flavor, true)
   }
 
   /** The card for one caller: the tools that it may call. Nothing of ours stands on its skills, since typed readers refuse it. */
   extendedCard(url: string, caller: Caller): string {
-    const tools = this.#options.registry.list({ published: true }).filter((tool) => allows(caller, `tool:${tool.name}`))
-    return JSON.stringify(this.#make(url, tools, '1.0', false))
+    return JSON.stringify(this.#make(url, this.#options.tools.published(caller), '1.0', false))
+  }
+
+  #public(): readonly PublishedTool[] {
+    return this.#options.tools.published(this.#options.reader)
   }
 
   /** With its schemas if that is not too large, else with the place where they are listed. */
-  #make(url: string, tools: readonly Tool[], flavor: CardFlavor, isPublic: boolean): JsonObject {
+  #make(url: string, tools: readonly PublishedTool[], flavor: CardFlavor, isPublic: boolean): JsonObject {
     const input = { ...this.#options.input, url, tools: tools.map(toDescriptor), public: isPublic }
     const whole = toAgentCard(input, flavor)
     if (Buffer.byteLength(JSON.stringify(whole)) <= maxCardBytes) return whole
@@ -99,19 +110,19 @@ export class CardRoute {
   /** One page of the tools with their schemas, for cards that are too large to hold them. Throws `invalid_params`. */
   handleTools(req: IncomingMessage, res: ServerResponse): void {
     const token = new URL(req.url ?? '/', 'http://node').searchParams.get('page_token') ?? ''
-    const tools = this.#options.registry.list({ published: true })
-    const from = token === '' ? 0 : tools.findIndex((tool) => tool.name === token)
+    const tools = this.#public()
+    const from = token === '' ? 0 : tools.findIndex(({ name }) => name === token)
     if (from === -1) {
       const text = 'page_token names a tool that is gone; begin again without it.'
       throw new ConvokeError('invalid_params', text, { issues: [{ path: '/page_token', message: text }] })
     }
     const page = tools.slice(from, from + pageSize)
     const next = tools[from + pageSize]
-    const entries = page.map((tool) => {
-      const descriptor = toDescriptor(tool)
+    const entries = page.map((each) => {
+      const descriptor = toDescriptor(each)
       return {
-        id: skillPrefix + tool.name,
-        description: tool.description,
+        id: skillPrefix + each.name,
+        description: descriptor.description,
         tags: [...descriptor.tags],
         ...toToolEntry(descriptor),
       }
@@ -120,7 +131,7 @@ export class CardRoute {
   }
 
   #render(url: string, flavor: CardFlavor): Rendering {
-    const { revision } = this.#options.registry
+    const { revision } = this.#options.tools
     if (revision !== this.#revision) {
       this.#revision = revision
       this.#renderings.clear()
@@ -159,10 +170,10 @@ function acceptsGzip(req: IncomingMessage): boolean {
   return /\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i.test(String(req.headers['accept-encoding'] ?? ''))
 }
 
-function toDescriptor(tool: Tool): ToolDescriptor {
+function toDescriptor({ name, tool }: PublishedTool): ToolDescriptor {
   const { category, tags = [], readOnly, idempotent } = tool.traits
   return {
-    name: tool.name,
+    name,
     description: tool.description,
     tags: category === undefined ? tags : [category, ...tags],
     inputSchema: tool.input,

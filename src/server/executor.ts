@@ -2,32 +2,29 @@
 import { ConvokeError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Delegation } from '../protocol/delegation.ts'
-import { skillPrefix } from '../protocol/extension.ts'
 import { readToolCall, type ToolCall } from '../protocol/tool-call.ts'
 import type { Executor, Start, Work } from '../tasks/work.ts'
 import type { DelegationGuard } from '../tools/delegation.ts'
-import type { Resolve } from '../tools/invoke.ts'
-import type { LocalToolRegistry } from '../tools/local.ts'
-import type { Caller, Tool } from '../tools/tool.ts'
+import type { ToolManager } from '../tools/manager.ts'
+import type { PublishedTool } from '../tools/published.ts'
+import type { Caller } from '../tools/tool.ts'
 import { closest } from '../tools/value.ts'
-import { allows } from './auth/scopes.ts'
 import { describeTools, toMessageWork, type MessageHandler } from './message-handler.ts'
 import type { StoredContext } from './operations.ts'
-import { toRefusal, toToolWork, type ToolServices } from './tool-work.ts'
+import { toLateWork, toRefusal, toToolWork, type ToolServices } from './tool-work.ts'
 
 export interface ExecutorOptions {
-  readonly registry: LocalToolRegistry
+  /** The agent's tools: those that callers may name, and those that tools and the message handler may call. */
+  readonly tools: ToolManager
   readonly onMessage: MessageHandler | undefined
-  /** Finds the tools that tools and the message handler may call. */
-  readonly resolve: Resolve
   readonly guard: DelegationGuard
   readonly log: Logger
 }
 
 export function createExecutor(options: ExecutorOptions): Executor<StoredContext> {
-  const politely: MessageHandler = (_message, { caller }) => describeTools(published(options.registry, caller))
-  const { log, resolve, guard } = options
-  const services: ToolServices = { log, resolve, guard }
+  const { log, tools, guard } = options
+  const politely: MessageHandler = (_message, { caller }) => describeTools(namesFor(tools, caller))
+  const services: ToolServices = { log, resolve: (name) => tools.resolve(name), guard, pipeline: tools.pipeline }
   return (start: Start<StoredContext>): Work => {
     const { message, metadata, context } = start.request
     let call: ToolCall | undefined
@@ -39,44 +36,31 @@ export function createExecutor(options: ExecutorOptions): Executor<StoredContext
       return toRefusal(ConvokeError.from(error), call?.name ?? '')
     }
     if (call === undefined) return toMessageWork(options.onMessage ?? politely, start, services, chain)
-    return toCallWork(call, context.caller, options.registry, services, chain)
+    return toCallWork(call, context.caller, tools, services, chain)
   }
 }
 
 function toCallWork(
   call: ToolCall,
   caller: Caller,
-  registry: LocalToolRegistry,
+  tools: ToolManager,
   services: ToolServices,
   chain: Delegation | undefined,
 ): Work {
-  const tool = find(registry, call.name) ?? find(registry, withoutPrefix(call.name))
-  // What is not published, disabled, or not for this caller, is not there.
-  if (tool === undefined || tool.traits.published === false || !allows(caller, `tool:${tool.name}`)) {
-    const candidate = closest(call.name.slice(0, 100), published(registry, caller))
-    const hint = candidate === undefined ? 'The agent card lists the tools there are.' : `Did you mean "${candidate}"?`
-    const text = `There is no tool "${call.name.slice(0, 100)}" here for you. ${hint}`
-    return toRefusal(new ConvokeError('not_found', text), call.name)
-  }
-  return toToolWork(tool, call, caller, services, chain)
+  const toWork = (found: PublishedTool | undefined): Work =>
+    found === undefined ? unknown(call, caller, tools) : toToolWork(found, call, caller, services, chain)
+  const found = tools.findPublished(call.name, caller)
+  return found instanceof Promise ? toLateWork(found.then(toWork), call, chain) : toWork(found)
 }
 
-function withoutPrefix(name: string): string {
-  return name.startsWith(skillPrefix) ? name.slice(skillPrefix.length) : name
+/** What is not published, disabled, or not for this caller, is not there. */
+function unknown(call: ToolCall, caller: Caller, tools: ToolManager): Work {
+  const name = call.name.slice(0, 100)
+  const candidate = closest(name, namesFor(tools, caller))
+  const hint = candidate === undefined ? 'The agent card lists the tools there are.' : `Did you mean "${candidate}"?`
+  return toRefusal(new ConvokeError('not_found', `There is no tool "${name}" here for you. ${hint}`), call.name)
 }
 
-/** The tool with its schemas compiled; a schema that turns out to be wrong disables the tool. */
-function find(registry: LocalToolRegistry, name: string): Tool | undefined {
-  try {
-    return registry.resolve(name)
-  } catch {
-    return undefined
-  }
-}
-
-function published(registry: LocalToolRegistry, caller: Caller): string[] {
-  return registry
-    .list({ published: true })
-    .filter((tool) => allows(caller, `tool:${tool.name}`))
-    .map((tool) => tool.name)
+function namesFor(tools: ToolManager, caller: Caller): string[] {
+  return tools.published(caller).map(({ name }) => name)
 }

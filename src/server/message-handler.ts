@@ -13,6 +13,7 @@ import type { Outcome, Start, Work, WorkContext, WorkEvent } from '../tasks/work
 import type { Delegation } from '../protocol/delegation.ts'
 import { TaskChain, type DelegationGuard } from '../tools/delegation.ts'
 import { createSpace, type Resolve } from '../tools/invoke.ts'
+import type { Pipeline } from '../tools/pipeline.ts'
 import type { Caller, Progress, Question, ToolSpace } from '../tools/tool.ts'
 import { ask } from './ask.ts'
 
@@ -91,6 +92,8 @@ export interface HandlerServices {
   /** Finds the tools that the handler may call. */
   readonly resolve: Resolve
   readonly guard: DelegationGuard
+  /** What stands around the calls. */
+  readonly pipeline: Pipeline
 }
 
 /** The handler as work for the task runtime. `incoming` is the way that the message came, if it was passed on. */
@@ -107,7 +110,7 @@ export function toMessageWork(
     async *run(work) {
       const known = new Set<string>()
       const chain = new TaskChain(services.guard, incoming)
-      const answer = handler(start.message, toContext(start, work, services, chain))
+      const answer = handler(start.message, toContext(start, work, services, chain, incoming?.path))
       if (!isGenerator(answer)) {
         const value = await Promise.resolve(answer).finally(() => chain.close())
         yield {
@@ -148,6 +151,7 @@ function toContext(
   work: WorkContext,
   services: HandlerServices,
   chain: TaskChain,
+  path: readonly string[] | undefined,
 ): MessageContext {
   return {
     signal: work.signal,
@@ -160,6 +164,7 @@ function toContext(
     // What the handler calls ends with it, and counts as its caller's.
     tools: createSpace({
       ...services,
+      path,
       caller: start.request.context.caller,
       signals: [work.signal],
       deadline: () => work.deadline,

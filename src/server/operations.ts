@@ -18,8 +18,8 @@ import type { PushService } from '../tasks/push.ts'
 import type { Sent, TaskRuntime } from '../tasks/runtime.ts'
 import { stateOf } from '../tasks/snapshot.ts'
 import type { EventRecord } from '../store/store.ts'
+import { allows } from '../tools/scopes.ts'
 import type { Caller } from '../tools/tool.ts'
-import { allows } from './auth/scopes.ts'
 
 /** What a door knows of a call beside its parameters. */
 export interface CallContext {

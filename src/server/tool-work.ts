@@ -1,4 +1,5 @@
 /** A tool call as work for the task runtime: what the tool says becomes the events of its task. */
+import { abortReason, onAbort } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
 import { cloneJson, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
@@ -11,11 +12,14 @@ import {
   type ToolCall,
 } from '../protocol/tool-call.ts'
 import type { Outcome, Work, WorkContext, WorkEvent } from '../tasks/work.ts'
-import { checkParams, runTool } from '../tools/call.ts'
+import { runTool } from '../tools/call.ts'
 import type { Delegation } from '../protocol/delegation.ts'
 import { TaskChain, type DelegationGuard } from '../tools/delegation.ts'
 import { createSpace, type Resolve } from '../tools/invoke.ts'
+import type { Pipeline } from '../tools/pipeline.ts'
+import type { PublishedTool } from '../tools/published.ts'
 import type { Caller, Hop, Progress, Tool, ToolContext, ToolSpace } from '../tools/tool.ts'
+import { checkParams } from '../tools/validation.ts'
 import { ask } from './ask.ts'
 
 export interface ToolServices {
@@ -23,6 +27,8 @@ export interface ToolServices {
   /** Finds the tools that this one may call. */
   readonly resolve: Resolve
   readonly guard: DelegationGuard
+  /** What stands around the call. */
+  readonly pipeline: Pipeline
 }
 
 /** The longest delay that a timer takes, 24.8 days; a longer limit is none. */
@@ -44,7 +50,7 @@ export function toRefusal(error: ConvokeError, toolName: string): Work {
 
 /** `chain` is the way that the call came, if it was passed on. */
 export function toToolWork(
-  tool: Tool,
+  { name, tool }: PublishedTool,
   call: ToolCall,
   caller: Caller,
   services: ToolServices,
@@ -55,42 +61,85 @@ export function toToolWork(
     // The tool may do with its params what it likes; the message that brought them is kept as it was sent.
     params = checkParams(tool, cloneJson(call.params))
   } catch (error) {
-    return toRefusal(toRefused(tool, error, services.log), tool.name)
+    return toRefusal(toRefused(tool, error, services.log), name)
   }
   // It is awaited when the work begins, and must not count as unhandled until then.
   if (params instanceof Promise) params.catch(() => {})
-  const leftMs = chain?.deadline === undefined ? Infinity : Math.max(1, chain.deadline - Date.now())
-  const timeoutMs = Math.min(tool.traits.timeoutMs ?? Infinity, call.timeoutMs ?? Infinity, leftMs)
   return {
     repeatable: tool.traits.readOnly === true || tool.traits.idempotent === true,
-    timeoutMs: timeoutMs > maxTimerMs ? undefined : timeoutMs,
-    fail: (error) => failed(error, tool.name),
+    timeoutMs: toTimeout(tool.traits.timeoutMs, call, chain),
+    fail: (error) => failed(tool.elsewhere?.failure(error, undefined) ?? error, name),
     run: (work) => {
       const way = new TaskChain(services.guard, chain)
-      return run(tool, params, new CallContext(tool, call, caller, services, work, way), work, services.log)
+      return run(
+        { name, tool },
+        params,
+        new CallContext(name, call, caller, services, work, way, chain?.path),
+        services,
+      )
     },
   }
 }
 
+/** The call of a tool that must be looked for first: at a peer or server that nobody has asked so far. */
+export function toLateWork(finding: Promise<Work>, call: ToolCall, chain: Delegation | undefined): Work {
+  // It is awaited when the work begins.
+  finding.catch(() => {})
+  return {
+    // Nobody knows yet whether it may run twice.
+    repeatable: false,
+    timeoutMs: toTimeout(undefined, call, chain),
+    fail: (error) => failed(error, call.name.slice(0, 100)),
+    async *run(context) {
+      const work = await unlessStopped(finding, context.signal)
+      if (work.refusal !== undefined) return work.refusal
+      try {
+        return yield* work.run(context)
+      } catch (error) {
+        if (context.signal.aborted) throw error
+        return work.fail(ConvokeError.from(error))
+      }
+    },
+  }
+}
+
+async function unlessStopped<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
+  let stopListening = (): void => {}
+  try {
+    return await new Promise<Value>((resolve, reject) => {
+      stopListening = onAbort(signal, () => reject(abortReason(signal)))
+      promise.then(resolve, reject)
+    })
+  } finally {
+    stopListening()
+  }
+}
+
+function toTimeout(ownMs: number | undefined, call: ToolCall, chain: Delegation | undefined): number | undefined {
+  const leftMs = chain?.deadline === undefined ? Infinity : Math.max(1, chain.deadline - Date.now())
+  const timeoutMs = Math.min(ownMs ?? Infinity, call.timeoutMs ?? Infinity, leftMs)
+  return timeoutMs > maxTimerMs ? undefined : timeoutMs
+}
+
 async function* run(
-  tool: Tool,
+  { name, tool }: PublishedTool,
   checked: JsonObject | Promise<JsonObject>,
   context: CallContext,
-  work: WorkContext,
-  log: Logger,
+  { log, pipeline }: ToolServices,
 ): AsyncGenerator<WorkEvent, Outcome, void> {
   let params: JsonObject
   try {
     params = checked instanceof Promise ? await checked : checked
   } catch (error) {
     // The tool's own schema library refuses the params later than ajv does, and the tool has not begun either.
-    return { state: 'TASK_STATE_REJECTED', message: toErrorMessage(toRefused(tool, error, log), tool.name) }
+    return { state: 'TASK_STATE_REJECTED', message: toErrorMessage(toRefused(tool, error, log), name) }
   }
   const startedAt = performance.now()
   let began = false
-  const steps = runTool(tool, params, context, () => {
+  const onBegin = (): void => {
     began = true
-  })
+  }
+  const steps = runTool(tool, params, context, { pipeline, onBegin })
   let chunks = 0
   try {
     for (;;) {
@@ -98,7 +147,7 @@ async function* run(
       if (step.done === true) {
         if (chunks > 0) yield { type: 'end', artifactId: streamArtifact }
         const elapsedMs = Math.round((performance.now() - startedAt) * 1000) / 1000
-        yield { type: 'artifact', artifact: toResultArtifact(step.value, tool.name, elapsedMs), lastChunk: true }
+        yield { type: 'artifact', artifact: toResultArtifact(step.value, name, elapsedMs), lastChunk: true }
         return { state: 'TASK_STATE_COMPLETED' }
       }
       // A second attempt begins the artifact anew, so that whoever puts the chunks together starts over.
@@ -107,15 +156,19 @@ async function* run(
       yield { type: 'artifact', artifact: toChunkArtifact(step.value, context.attempt), append: chunks++ > 0 }
     }
   } catch (error) {
-    // A full line in front of the tool turned the call away.
-    if (!began && error instanceof ConvokeError && error.code === 'rate_limited') {
-      return { state: 'TASK_STATE_REJECTED', message: toErrorMessage(error, tool.name) }
+    // A full line in front of the tool turned the call away, or policy, or a hook.
+    if (!began && error instanceof ConvokeError && isRefusal(error)) {
+      return { state: 'TASK_STATE_REJECTED', message: toErrorMessage(error, name) }
     }
     throw error
   } finally {
     await steps.return(null)
     context.close()
   }
+}
+
+function isRefusal({ code }: ConvokeError): boolean {
+  return code !== 'timeout' && code !== 'canceled' && code !== 'internal' && code !== 'worker_lost'
 }
 
 /** A class, since a call makes one: accessors on the prototype cost nothing until they are used. */
@@ -128,21 +181,31 @@ class CallContext implements ToolContext {
   readonly #work: WorkContext
   readonly #services: ToolServices
   readonly #chain: TaskChain
+  readonly #path: readonly string[]
   #space: ToolSpace | undefined
   #restarts = 0
   #isRestarted = false
 
-  constructor(tool: Tool, call: ToolCall, caller: Caller, services: ToolServices, work: WorkContext, chain: TaskChain) {
+  constructor(
+    toolName: string,
+    call: ToolCall,
+    caller: Caller,
+    services: ToolServices,
+    work: WorkContext,
+    chain: TaskChain,
+    path: readonly string[] = [],
+  ) {
     const { taskId, contextId } = work
     this.caller = caller
     this.call = { id: call.callId ?? taskId, taskId, contextId }
     this.log = services.log
     // Functions of their own, so that a tool may take them out of the context.
     this.progress = (progress) => work.emit({ type: 'status', metadata: toProgressMetadata(checkProgress(progress)) })
-    this.ask = (question) => ask(question, tool.name, work)
+    this.ask = (question) => ask(question, toolName, work)
     this.#work = work
     this.#services = services
     this.#chain = chain
+    this.#path = path
   }
 
   /** The number of the attempt whose chunks count: a tool elsewhere may begin anew while this run goes on. */
@@ -172,6 +235,8 @@ class CallContext implements ToolContext {
         return chain.outgoing
       },
       reentrant: chain.reentrant,
+      inner: false,
+      path: this.#path,
       restart: () => {
         this.#restarts++
         this.#isRestarted = true
@@ -190,10 +255,12 @@ class CallContext implements ToolContext {
 
   /** What a tool calls ends with it, and counts as its caller's. */
   get tools(): ToolSpace {
-    const { log, resolve } = this.#services
+    const { log, resolve, pipeline } = this.#services
     this.#space ??= createSpace({
       log,
       resolve,
+      pipeline,
+      path: this.#path,
       caller: this.caller,
       signals: [this.signal],
       deadline: () => this.deadline,

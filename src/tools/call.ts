@@ -1,105 +1,32 @@
-/** One call of a tool: its params are checked, it waits its turn and runs, and what it says is checked. */
-import { abortReason } from '../base/abort.ts'
-import { ConvokeError, errorCodes, type ErrorCode, type Issue } from '../base/errors.ts'
-import { isObject, type JsonObject } from '../base/json.ts'
-import { isContent, type Content } from '../protocol/content.ts'
-import { Gate } from './gate.ts'
-import { describeIssues } from './issues.ts'
-import { compile, type Validator } from './schema.ts'
-import type { Chunk, Refined, Tool, ToolContext, ToolValue } from './tool.ts'
-import { clip, excerpt, findNotJson } from './value.ts'
-
-/** A `tool_failed` made of something that a tool threw. `thrown` is just that, for those who call it in-process. */
-export class ToolFailure extends ConvokeError {
-  readonly thrown: unknown
-
-  constructor(message: string, thrown: unknown) {
-    super('tool_failed', message, { cause: thrown })
-    this.thrown = thrown
-  }
-}
-
-/** What belongs to a tool while it exists: made at its first call, gone with the tool. */
-interface Equipment {
-  readonly input: Validator
-  readonly output: Validator | undefined
-  readonly gate: Gate | undefined
-}
-
-const equipment = new WeakMap<Tool, Equipment>()
-
-function equipmentOf(tool: Tool): Equipment {
-  let found = equipment.get(tool)
-  if (found === undefined) {
-    const foreign = tool.kind === 'a2a'
-    found = {
-      // A Standard Schema fills in its own defaults, which may be of the type behind its transforms; so does a peer.
-      input: compile(tool.input, { defaults: tool.refine === undefined && !foreign, foreign }),
-      output: tool.output === undefined ? undefined : compile(tool.output, { foreign }),
-      gate: tool.traits.concurrency === undefined ? undefined : new Gate(tool.traits.concurrency),
-    }
-    equipment.set(tool, found)
-  }
-  return found
-}
-
-/** Compiles the tool's schemas now instead of at its first call. Throws an Error that says which one is wrong, and why. */
-export function prepareTool(tool: Tool): void {
-  const { input, output } = equipmentOf(tool)
-  for (const [side, validator] of [
-    ['input', input],
-    ['output', output],
-  ] as const) {
-    try {
-      validator?.prepare()
-    } catch (cause) {
-      throw new Error(`its ${side} schema is wrong: ${cause instanceof Error ? cause.message : String(cause)}`, {
-        cause,
-      })
-    }
-  }
-}
-
 /**
- * The params as `run` gets them: validated, defaults merged in place (params belong to the call), refined. Absent
- * params are `{}`. A promise only where the tool's own schema library validates asynchronously. Throws, or rejects
- * with, `invalid_params` with all issues and a sentence that names the tool.
+ * One call of a tool, through the pipeline: params are checked, hooks and policy have their say, it waits its turn and
+ * runs, perhaps again, and what it says is checked.
  */
-export function checkParams(tool: Tool, params: unknown): JsonObject | Promise<JsonObject> {
-  const value = params === undefined ? {} : params
-  if (!isObject(value)) {
-    throw invalidParams(tool, [
-      { path: '', message: `must be an object, got ${value === null ? 'null' : excerpt(value)}` },
-    ])
-  }
-  const notJson = findNotJson(value)
-  if (notJson !== undefined) throw invalidParams(tool, [notJson])
-  const issues = equipmentOf(tool).input.validate(value)
-  if (issues.length > 0) throw invalidParams(tool, issues)
-  if (tool.refine === undefined) return value as JsonObject
-  const refined = tool.refine(value as JsonObject)
-  if (refined instanceof Promise) return refined.then((result) => refinedParams(tool, result))
-  return refinedParams(tool, refined)
-}
-
-function refinedParams(tool: Tool, refined: Refined): JsonObject {
-  if (refined.issues !== undefined) throw invalidParams(tool, refined.issues)
-  return refined.value as JsonObject
-}
-
-function invalidParams(tool: Tool, issues: readonly Issue[]): ConvokeError {
-  return new ConvokeError('invalid_params', `Invalid params for the tool "${tool.name}": ${describeIssues(issues)}`, {
-    issues,
-  })
-}
+import { abortReason, pause } from '../base/abort.ts'
+import { ConvokeError } from '../base/errors.ts'
+import type { JsonObject } from '../base/json.ts'
+import { toolCalls, type ToolCallRecord } from '../base/trace.ts'
+import { toFailure } from './failure.ts'
+import { runAfter, runBefore, type HookedCall } from './hooks.ts'
+import type { Leave } from './limits.ts'
+import { bare, type Pipeline } from './pipeline.ts'
+import { approvalQuestion, checkApproval } from './policy.ts'
+import { retryDelay, retryRuleFor } from './retry.ts'
+import type { Chunk, Tool, ToolContext, ToolValue } from './tool.ts'
+import { checkChunk, checkParams, checkResult } from './validation.ts'
 
 /**
  * Calls a tool: yields its chunks and returns its result, all of them checked. Whatever goes wrong is thrown as a
  * ConvokeError. Leaving the generator early stops the tool's own generator; a tool that does not come to a yield
  * needs `context.signal` for that.
  */
-export function callTool(tool: Tool, params: unknown, context: ToolContext): AsyncGenerator<Chunk, ToolValue, void> {
-  return drive(tool, params, undefined, context)
+export function callTool(
+  tool: Tool,
+  params: unknown,
+  context: ToolContext,
+  pipeline: Pipeline = bare,
+): AsyncGenerator<Chunk, ToolValue, void> {
+  return drive(tool, params, undefined, context, pipeline, undefined)
 }
 
 /** {@link callTool} with params that {@link checkParams} gave. `onBegin` hears when the tool's turn has come. */
@@ -107,9 +34,9 @@ export function runTool(
   tool: Tool,
   params: JsonObject,
   context: ToolContext,
-  onBegin?: () => void,
+  { pipeline = bare, onBegin }: { readonly pipeline?: Pipeline; readonly onBegin?: () => void } = {},
 ): AsyncGenerator<Chunk, ToolValue, void> {
-  return drive(tool, undefined, params, context, onBegin)
+  return drive(tool, undefined, params, context, pipeline, onBegin)
 }
 
 // One generator for all of it: each further layer costs 0.15 µs a step.
@@ -118,157 +45,172 @@ async function* drive(
   unchecked: unknown,
   checked: JsonObject | undefined,
   context: ToolContext,
-  onBegin?: () => void,
+  pipeline: Pipeline,
+  onBegin: (() => void) | undefined,
 ): AsyncGenerator<Chunk, ToolValue, void> {
-  let gate: Gate | undefined
+  const { policy, hooks } = pipeline
+  const startedAt = performance.now()
+  let leave: Leave | undefined
+  let params: JsonObject | undefined
+  let attempt = 0
+  let chunks = 0
+  let outcome: ToolCallRecord['outcome'] = 'canceled'
   try {
-    const { gate: ownGate, output } = equipmentOf(tool)
-    let params = checked ?? checkParams(tool, unchecked)
-    if (params instanceof Promise) params = await params
-    if (ownGate !== undefined && context.hop?.reentrant !== true) {
-      const turn = ownGate.enter(context, `The tool "${tool.name}"`)
-      if (turn !== undefined) await turn
-      gate = ownGate
-    }
+    let given = checked ?? checkParams(tool, unchecked)
+    if (given instanceof Promise) given = await given
+    params = given
+    if (hooks.length > 0) params = await hooked(tool, params, context, pipeline)
+    if (policy !== undefined) await permit(tool, params, context, policy)
+    const turn = pipeline.limits.enter(tool, context)
+    leave = turn instanceof Promise ? await turn : turn
     onBegin?.()
-    const work = tool.run(params, context)
-    let ended = false
-    try {
-      for (;;) {
-        const step = await work.next()
-        if (step.done === true) {
-          ended = true
-          return await checkResult(tool, output, step.value)
+    for (;;) {
+      attempt++
+      try {
+        const work = tool.run(params, context)
+        let ended = false
+        let value: unknown
+        try {
+          for (;;) {
+            const step = await work.next()
+            if (step.done === true) {
+              ended = true
+              value = step.value
+              break
+            }
+            const chunk = checkChunk(tool, step.value)
+            chunks++
+            yield chunk
+            // A generator that never looks at its signal still stops at its next yield.
+            if (context.signal.aborted) throw abortReason(context.signal)
+          }
+        } finally {
+          if (!ended) await work.return(null)
         }
-        yield checkChunk(tool, step.value)
-        // A generator that never looks at its signal still stops at its next yield.
-        if (context.signal.aborted) throw abortReason(context.signal)
+        let result = checkResult(tool, value, pipeline.resultMode(tool), (error) => warnOf(tool, error, pipeline))
+        if (result instanceof Promise) result = await result
+        if (hooks.length > 0) result = await settle(tool, params, context, pipeline, startedAt, attempt, result)
+        outcome = 'ok'
+        return result
+      } catch (error) {
+        const failure = toFailure(tool, error, context)
+        const delayMs = await again(tool, failure, attempt, context, pipeline)
+        if (delayMs === undefined) throw failure
+        // The tool runs anew: what it has said does not count.
+        if (chunks > 0) context.hop?.restart()
+        chunks = 0
       }
-    } finally {
-      if (!ended) await leave(work)
     }
   } catch (error) {
-    throw toFailure(tool, error, context)
+    const failure = toFailure(tool, error, context)
+    outcome = failure.code
+    if (hooks.length > 0 && attempt > 0 && params !== undefined) {
+      await settle(tool, params, context, pipeline, startedAt, attempt, undefined, failure)
+    }
+    throw failure
   } finally {
-    gate?.leave()
+    leave?.()
+    if (toolCalls.hasSubscribers) record(tool, params ?? unchecked, context, startedAt, outcome, attempt, chunks)
   }
 }
 
-async function leave(work: AsyncGenerator<Chunk, ToolValue, void>): Promise<void> {
-  await work.return(null)
+/** The params after the hooks, checked again where these gave others. */
+async function hooked(tool: Tool, params: JsonObject, context: ToolContext, { hooks }: Pipeline): Promise<JsonObject> {
+  const changed = await runBefore(hooks, toHooked(tool, params, context))
+  if (context.signal.aborted) throw abortReason(context.signal)
+  return changed === params ? params : await checkParams(tool, changed)
 }
 
-function checkChunk(tool: Tool, chunk: unknown): Chunk {
-  if (chunk instanceof Uint8Array) return chunk
-  if (chunk === undefined) return null
-  const issue = findNotJson(chunk)
-  if (issue !== undefined) throw invalidResult(tool, 'yielded something that is not JSON', [issue])
-  return chunk as Chunk
-}
-
-function checkResult(tool: Tool, output: Validator | undefined, result: unknown): ToolValue | Promise<ToolValue> {
-  if (tool.refineResult === undefined) return checkPlainResult(tool, output, result)
-  const refined = tool.refineResult(result as ToolValue)
-  if (!(refined instanceof Promise)) return refinedResult(tool, output, refined)
-  return refined.then((each) => refinedResult(tool, output, each))
-}
-
-function refinedResult(tool: Tool, output: Validator | undefined, refined: Refined): ToolValue {
-  if (refined.issues !== undefined)
-    throw invalidResult(tool, 'returned something that its output schema forbids', refined.issues)
-  return checkPlainResult(tool, output, refined.value)
-}
-
-function checkPlainResult(tool: Tool, output: Validator | undefined, result: unknown): ToolValue {
-  if (result instanceof Uint8Array) {
-    if (output === undefined) return result
-    const issues = [{ path: '', message: `must be JSON as its output schema says, got ${excerpt(result)}` }]
-    throw invalidResult(tool, 'returned bytes', issues)
+/** What policy says of the call as it is going to be; an approval counts for exactly these params. */
+async function permit(
+  tool: Tool,
+  params: JsonObject,
+  context: ToolContext,
+  policy: NonNullable<Pipeline['policy']>,
+): Promise<void> {
+  const path = context.hop?.path
+  const { decision, reason } = policy.decide({ caller: context.caller, tool, params, agent: path?.[path.length - 1] })
+  if (decision === 'allow') return
+  if (decision === 'deny') {
+    throw new ConvokeError('forbidden', `"${context.caller.id}" may not call the tool "${tool.name}" so: ${reason}`)
   }
-  if (isContent(result)) return checkContent(tool, output, result)
-  const value = result === undefined ? null : result
-  const issue = findNotJson(value)
-  if (issue !== undefined) throw invalidResult(tool, 'returned something that is not JSON', [issue])
-  const issues = output?.validate(value)
-  if (issues !== undefined && issues.length > 0) {
-    throw invalidResult(tool, 'returned something that its output schema forbids', issues)
+  let answer
+  try {
+    answer = await context.ask(approvalQuestion(tool, params))
+  } catch (error) {
+    if (!(error instanceof ConvokeError && error.code === 'unsupported_operation')) throw error
+    const text = `A call of the tool "${tool.name}" needs an approval, and nobody can be asked in this call.`
+    throw new ConvokeError('forbidden', text, { cause: error })
   }
-  return value as ToolValue
+  checkApproval(answer, tool, params)
 }
 
-/** Of several parts the data is what the output schema speaks of. */
-function checkContent(tool: Tool, output: Validator | undefined, result: Content): Content {
-  for (const [index, { data }] of result.parts.entries()) {
-    const issue = data === undefined ? undefined : findNotJson(data)
-    if (issue === undefined) continue
-    const path = `/parts/${index}/data${issue.path}`
-    throw invalidResult(tool, 'returned something that is not JSON', [{ ...issue, path }])
-  }
-  if (output === undefined) return result
-  const data = result.parts.find((part) => part.data !== undefined)?.data
-  const issues = output.validate(data ?? null)
-  if (issues.length > 0) throw invalidResult(tool, 'returned something that its output schema forbids', issues)
-  return result
+/** Waits for the next attempt; undefined where there is none. */
+async function again(
+  tool: Tool,
+  failure: ConvokeError,
+  attempt: number,
+  context: ToolContext,
+  { retry }: Pipeline,
+): Promise<number | undefined> {
+  if (retry.length === 0) return undefined
+  const delayMs = retryDelay(retryRuleFor(retry, tool), tool, failure, attempt, context.deadline)
+  if (delayMs === undefined || context.signal.aborted) return undefined
+  await pause(delayMs, context.signal, { keepAlive: true })
+  return context.signal.aborted ? undefined : delayMs
 }
 
-function invalidResult(tool: Tool, what: string, issues: readonly Issue[]): ConvokeError {
-  return new ConvokeError('invalid_result', `The tool "${tool.name}" ${what}: ${describeIssues(issues)}`, { issues })
-}
-
-/** Failures of calls that tools made themselves. */
-const inner = new WeakSet<object>()
-
-/** Remembers that a failure is that of a call which a tool made, for when the tool lets it through. */
-export function noteInner(error: unknown): void {
-  if (typeof error === 'object' && error !== null) inner.add(error)
-}
-
-/** What these say is about the inner call; a caller of the tool would look for the mistake in its own. */
-const aboutTheCall: ReadonlySet<ErrorCode> = new Set([
-  'invalid_params',
-  'invalid_request',
-  'not_found',
-  'unsupported_operation',
-])
-
-/** Whatever a tool threw, as the ConvokeError that its caller gets. */
-function toFailure(tool: Tool, thrown: unknown, context: ToolContext): ConvokeError {
-  const ours = asConvokeError(thrown)
-  if (ours !== undefined) {
-    if (!inner.has(thrown as object) || !aboutTheCall.has(ours.code)) return ours
-    return new ToolFailure(clip(`A call inside of the tool "${tool.name}" failed: ${ours.message}`, 4000), thrown)
-  }
-  // Node's own APIs throw an AbortError of their own when the signal they were given aborts.
-  const { signal } = context
-  if (signal.aborted && (thrown === signal.reason || isAbortError(thrown))) return abortReason(signal)
-  return new ToolFailure(clip(sentenceOf(tool, thrown), 4000), thrown)
-}
-
-function isAbortError(thrown: unknown): boolean {
-  return thrown instanceof Error && thrown.name === 'AbortError'
-}
-
-function sentenceOf(tool: Tool, thrown: unknown): string {
-  if (typeof thrown === 'string' && thrown !== '') return thrown
-  const message = typeof thrown === 'object' && thrown !== null && 'message' in thrown ? thrown.message : undefined
-  if (typeof message === 'string' && message !== '') return message
-  const what = thrown instanceof Error ? `${thrown.name} without a message` : excerpt(thrown)
-  return `The tool "${tool.name}" threw ${what}.`
-}
-
-/**
- * The error if it is a ConvokeError, also of another copy of this package: a tool's module may have been installed
- * with its own.
- */
-export function asConvokeError(error: unknown): ConvokeError | undefined {
-  if (error instanceof ConvokeError) return error
-  if (!(error instanceof Error) || error.name !== 'ConvokeError') return undefined
-  const { code, retryable, retryAfterMs, issues } = error as Partial<ConvokeError>
-  if (typeof code !== 'string' || !Object.hasOwn(errorCodes, code)) return undefined
-  return new ConvokeError(code, error.message, {
-    cause: error,
-    ...(typeof retryable === 'boolean' ? { retryable } : {}),
-    ...(typeof retryAfterMs === 'number' ? { retryAfterMs } : {}),
-    ...(Array.isArray(issues) ? { issues: issues as Issue[] } : {}),
+/** Tells the hooks how the call ended, and gives the result as they leave it. */
+async function settle<Result extends ToolValue | undefined>(
+  tool: Tool,
+  params: JsonObject,
+  context: ToolContext,
+  { hooks, log }: Pipeline,
+  startedAt: number,
+  attempts: number,
+  result: Result,
+  error?: ConvokeError,
+): Promise<Result> {
+  const ended = { durationMs: performance.now() - startedAt, attempts }
+  const outcome = { ...ended, ...(result === undefined ? {} : { result }), ...(error === undefined ? {} : { error }) }
+  const given = await runAfter(hooks, toHooked(tool, params, context), outcome, (cause) => {
+    log.error({ error: cause, tool: tool.name }, 'A hook after a call failed.')
   })
+  return given as Result
+}
+
+function toHooked(tool: Tool, params: JsonObject, context: ToolContext): HookedCall {
+  const { caller, call, signal } = context
+  return { tool, params, caller, call, signal }
+}
+
+function warnOf(tool: Tool, error: ConvokeError, { log }: Pipeline): void {
+  log.warn({ tool: tool.name, issues: error.issues }, error.message)
+}
+
+function record(
+  tool: Tool,
+  params: unknown,
+  context: ToolContext,
+  startedAt: number,
+  outcome: ToolCallRecord['outcome'],
+  attempts: number,
+  chunks: number,
+): void {
+  const { caller, call } = context
+  const durationMs = performance.now() - startedAt
+  toolCalls.publish({
+    tool: tool.name,
+    kind: tool.kind,
+    params,
+    caller: caller.id,
+    ...(caller.tenant === undefined ? {} : { tenant: caller.tenant }),
+    callId: call.id,
+    ...(call.taskId === undefined ? {} : { taskId: call.taskId }),
+    startedAt: Date.now() - durationMs,
+    durationMs,
+    outcome,
+    attempts,
+    chunks,
+  } satisfies ToolCallRecord)
 }

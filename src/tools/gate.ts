@@ -46,6 +46,11 @@ export class Gate {
     })
   }
 
+  /** Whether nobody is inside or waits. */
+  get isIdle(): boolean {
+    return this.#inside === 0
+  }
+
   /** Goes out: the place passes to the first in line. */
   leave(): void {
     const [first] = this.#waiting

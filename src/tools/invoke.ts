@@ -7,8 +7,10 @@ import { ConvokeError } from '../base/errors.ts'
 import type { Json } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Delegation } from '../protocol/delegation.ts'
-import { callTool, noteInner } from './call.ts'
+import { callTool } from './call.ts'
 import { TaskChain, type DelegationGuard } from './delegation.ts'
+import { noteInner } from './failure.ts'
+import type { Pipeline } from './pipeline.ts'
 import type {
   CallOptions,
   Caller,
@@ -36,6 +38,8 @@ export type Resolve = (name: string) => Tool | Promise<Tool>
 /** What stands around a call. */
 export interface Surroundings {
   readonly resolve: Resolve
+  /** What stands around each call. Default: the tool's own limits. */
+  readonly pipeline?: Pipeline | undefined
   readonly caller: Caller
   readonly log: Logger
   /** Asks whoever started all this. Default: nobody can be asked. */
@@ -54,6 +58,8 @@ export interface Surroundings {
   readonly guard?: DelegationGuard | undefined
   /** The chain that the running task came along. Default: the call begins here. */
   readonly chain?: (() => Delegation | undefined) | undefined
+  /** The nodes on that chain. Default: none. */
+  readonly path?: readonly string[] | undefined
   /** How many tools called each other to get here. */
   readonly depth: number
 }
@@ -65,7 +71,7 @@ export interface Surroundings {
 export async function invoke(tool: Tool, params: unknown, around: Surroundings): Promise<ToolValue> {
   const scope = new Scope(tool, around)
   try {
-    const work = callTool(tool, params, new CallContext(around, scope, ignore, undefined))
+    const work = callTool(tool, params, new CallContext(around, scope, ignore, undefined), around.pipeline)
     // A tool that calls others ends when they have ended: what runs elsewhere says so, or has a limit of its own.
     if (!scope.limited || (around.depth > 0 && tool.elsewhere !== undefined)) return await drain(work)
     return await new Promise<ToolValue>((resolve, reject) => {
@@ -101,7 +107,7 @@ export async function* invokeStreaming(
   let pumped: Promise<void> | undefined
   try {
     if (around.depth === 0 || tool.elsewhere === undefined) scope.whenStopped((reason) => events.fail(reason))
-    pumped = pump(callTool(tool, params, new CallContext(around, scope, tell, restart)), events)
+    pumped = pump(callTool(tool, params, new CallContext(around, scope, tell, restart), around.pipeline), events)
     for await (const event of events) {
       ended = event.type === 'result'
       yield event
@@ -252,13 +258,15 @@ class CallContext implements ToolContext {
   }
 
   get hop(): Hop {
-    const { detach = false, chain } = this.#around
+    const { detach = false, chain, path = [], depth } = this.#around
     return {
       streaming: this.#restart !== undefined,
       stoppable: this.#restart !== undefined || this.#scope.limited,
       detach,
       chain: chain?.(),
       reentrant: false,
+      inner: depth > 0,
+      path,
       restart: this.#restart ?? ignore,
       onTask: (task) => {
         this.#scope.task = task

@@ -1,24 +1,50 @@
-/** The tools of an agent under one roof: by name, called one way whatever they are. */
+/** The tools of an agent under one roof: by name, called one way wherever they are. */
 import { randomUUID } from 'node:crypto'
 import { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from '../base/errors.ts'
 import type { Json } from '../base/json.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
-import { asConvokeError } from './call.ts'
 import type { DelegationGuard } from './delegation.ts'
+import { asConvokeError } from './failure.ts'
 import { invoke, invokeStreaming, whenFound, type Surroundings } from './invoke.ts'
-import type { ToolSource } from './source.ts'
-import { KeyError, localCaller, type LocalToolRegistry, type ToolFilter } from './local.ts'
-import { clip, excerpt } from './value.ts'
-import type { CallOptions, Caller, Question, Tool, ToolContext, ToolEvent, ToolSpace, ToolValue } from './tool.ts'
+import { localSource } from './local-source.ts'
+import { KeyError, localCaller, type LocalToolRegistry } from './local.ts'
+import { Pipeline, type PipelineOptions } from './pipeline.ts'
+import type { Pins } from './pins.ts'
+import { Published, type PublishedTool } from './published.ts'
+import { ToolSearch } from './search.ts'
+import type { SourceStatus, ToolSource } from './source.ts'
+import { serviceOf, ToolTable, type ToolFilter } from './table.ts'
+import type {
+  CallOptions,
+  Caller,
+  JsonSchema,
+  Question,
+  Tool,
+  ToolContext,
+  ToolEvent,
+  ToolKind,
+  ToolSpace,
+  ToolTraits,
+  ToolValue,
+} from './tool.ts'
+import { prepareTool } from './validation.ts'
+import { clip, closest, excerpt } from './value.ts'
 
-export interface ToolManagerOptions {
-  readonly registry: LocalToolRegistry
-  /** Where tools of others come from. */
+export interface ToolManagerOptions extends Omit<PipelineOptions, 'log'> {
+  /** The agent's own tools. */
+  readonly registry?: LocalToolRegistry
+  /** Where tools of others come from. The manager closes them. */
   readonly sources?: readonly ToolSource[]
+  /** Other names for tools: `{alias: handle}`. An alias that is the name of a tool is not used. */
+  readonly aliases?: Readonly<Record<string, string>>
+  /** Which tools of others are published: globs over handles. Default: none. */
+  readonly publish?: readonly string[]
+  /** Remembers what foreign tools were like when they were first seen. Default: nothing does. */
+  readonly pins?: Pins
   /** Knows the calls of peers again that come from work of this node. Default: none is known again. */
   readonly guard?: DelegationGuard
   readonly log?: Logger
-  /** Who calls when a call does not say. Default: the process itself, which may do everything. */
+  /** Who calls when a call does not say. Default: the process itself. */
   readonly caller?: Caller
 }
 
@@ -49,56 +75,136 @@ export interface ToolResultMeta {
   readonly durationMs: number
 }
 
+/** Everything that is known of a tool. */
+export interface ToolDetails {
+  /** The handle. */
+  readonly name: string
+  readonly kind: ToolKind
+  /** The peer or server that it is of; `''` for the agent's own. */
+  readonly source: string
+  readonly description: string
+  readonly input: JsonSchema
+  readonly output?: JsonSchema
+  readonly traits: ToolTraits
+  /** What callers from outside name it by, where it is published. */
+  readonly publishedAs?: string
+  readonly aliases: readonly string[]
+}
+
+export interface ToolSummary {
+  readonly total: number
+  readonly byKind: Readonly<Record<ToolKind, number>>
+  /** By service, in the order of the sources. */
+  readonly bySource: Readonly<Record<string, number>>
+  readonly published: number
+  /** Handles of tools that have changed since they were first seen, and wait for somebody to approve that. */
+  readonly quarantined: readonly string[]
+}
+
+export interface SourceHealth extends SourceStatus {
+  /** `''` for the agent's own. */
+  readonly source: string
+  readonly kind: ToolKind
+}
+
+/** A tool space as it was at one moment: what a round of calls holds on to while the tools change. */
+export interface ToolSnapshot {
+  get(name: string): Tool | undefined
+  tryCall(name: string, params?: unknown, options?: ToolCallOptions): Promise<ToolResult>
+}
+
 /** Most candidates that a message names. */
 const maxShown = 20
 
 export class ToolManager implements ToolSpace {
-  readonly #registry: LocalToolRegistry
+  /** What stands around each call, whichever way it comes. */
+  readonly pipeline: Pipeline
   readonly #sources: readonly ToolSource[]
+  readonly #aliases: ReadonlyMap<string, string>
+  readonly #pins: Pins | undefined
   readonly #guard: DelegationGuard | undefined
   readonly #log: Logger
   readonly #caller: Caller
+  readonly #published: Published
+  readonly #search = new ToolSearch()
+  #table: ToolTable | undefined
+  #closing: Promise<void> | undefined
 
-  constructor(options: ToolManagerOptions) {
-    this.#registry = options.registry
-    this.#sources = options.sources ?? []
-    this.#guard = options.guard
-    this.#log = options.log ?? silentLog
-    this.#caller = options.caller ?? localCaller
+  /** Throws `config` where two sources are for the same service. */
+  constructor(options: ToolManagerOptions = {}) {
+    const { registry, sources = [], aliases = {}, publish = [], pins, guard, log = silentLog, caller } = options
+    this.#sources = registry === undefined ? sources : [localSource(registry), ...sources]
+    this.#aliases = new Map(Object.entries(aliases))
+    this.#pins = pins
+    this.#guard = guard
+    this.#log = log
+    this.#caller = caller ?? localCaller
+    this.pipeline = new Pipeline(options)
+    this.#published = new Published({
+      globs: publish,
+      aliases: this.#aliases,
+      policy: this.pipeline.policy,
+      table: () => this.#now(),
+    })
+    checkServices(this.#sources)
   }
 
-  /** Tools that can be called: the agent's own in the order of registration, then those of others that are known. */
-  list(filter: ToolFilter = {}): Tool[] {
-    const foreign = this.#sources
-      .flatMap((source) => source.list())
-      .filter(({ kind, traits }) => {
-        if (filter.kind !== undefined && kind !== filter.kind) return false
-        if (filter.category !== undefined && traits.category !== filter.category) return false
-        return filter.published !== true
-      })
-    return [...this.#registry.list(filter), ...foreign]
+  /** Goes up with each change of the tools. */
+  get revision(): number {
+    const { revision = 0 } = this.#pins ?? {}
+    return this.#sources.reduce((sum, source) => sum + source.revision, revision)
+  }
+
+  /** Calls the listener after each change of the tools. Returns how to take it back. */
+  onChange(listener: () => void): () => void {
+    const stops = [...this.#sources, ...(this.#pins === undefined ? [] : [this.#pins])].map((each) =>
+      each.onChange(listener),
+    )
+    return () => {
+      for (const stop of stops) stop()
+    }
   }
 
   /**
-   * The tool of a name, ready to be called: the agent's own, or one of others by its handle `SERVICE.NAME`, or by its
-   * bare name where only one has it. A promise where the service must be asked first. Throws `not_found`, with the
-   * candidates where a bare name could mean several.
+   * The tools that are known and can be called: the agent's own in the order of registration, then those of MCP servers, of
+   * peers and of others; the built-in ones last. Never asks anybody.
+   */
+  list(filter: ToolFilter = {}): Tool[] {
+    const { published, ...rest } = filter
+    const tools = this.#now().list(rest)
+    if (published === undefined) return tools
+    return tools.filter((tool) => (this.#published.nameOf(tool) !== undefined) === published)
+  }
+
+  /** A known tool, by its handle, an alias, or its bare name where only one has it. Never asks anybody. */
+  get(name: string): Tool | undefined {
+    return this.#now().get(this.#handleOf(name))
+  }
+
+  /**
+   * The tool of a name, ready to be called: the agent's own, one of others by its handle `SERVICE.NAME`, by an alias, or by
+   * its bare name where only one has it. A promise where the service must be looked at first. Throws `not_found`, with
+   * the candidates where a bare name could mean several; `forbidden` for one that is quarantined.
    */
   resolve(name: string): Tool | Promise<Tool> {
-    const dot = name.indexOf('.')
+    if (this.#closing !== undefined) throw new ConvokeError('unavailable', 'This tool space is closed.')
+    const handle = this.#handleOf(name)
+    const dot = handle.indexOf('.')
     if (dot > 0) {
-      const service = name.slice(0, dot)
+      const service = handle.slice(0, dot)
       const source = this.#sources.find((each) => each.has(service))
-      if (source !== undefined) return source.resolve(service, name.slice(dot + 1))
+      if (source !== undefined) return this.#trusted(source.resolve(service, handle.slice(dot + 1)))
       // The agent's own tools have no dots.
       throw new KeyError(`There is no tool ${excerpt(name)} here: nothing is known by the name ${excerpt(service)}.`)
     }
-    if (this.#sources.length === 0 || this.#registry.has(name)) return this.#registry.resolve(name)
-    const [only, ...others] = this.#sources.flatMap((source) =>
-      source.list().filter((tool) => tool.name.slice(tool.name.indexOf('.') + 1) === name),
-    )
-    if (only === undefined) return this.#registry.resolve(name)
-    if (others.length === 0) return only
+    const table = this.#now()
+    const own = this.#sources.find((each) => each.has(''))
+    if (own !== undefined && (table.has(handle) || own.status('').problems?.some((each) => each.name === handle))) {
+      return own.resolve('', handle)
+    }
+    const [only, ...others] = table.named(handle)
+    if (only === undefined) throw this.#missing(handle, table)
+    if (others.length === 0) return this.resolve(only.name)
     const handles = [only, ...others].slice(0, maxShown).map((tool) => clip(tool.name, 200))
     const more = others.length < maxShown ? '' : ` and ${others.length + 1 - maxShown} more`
     throw new ConvokeError(
@@ -109,8 +215,11 @@ export class ToolManager implements ToolSpace {
 
   /** Resolves with the tool's result; rejects with a ConvokeError, at once when the call is stopped. */
   async call(name: string, params?: unknown, options: ToolCallOptions = {}): Promise<ToolValue> {
+    return await this.#call(this.resolve(name), name, params, options)
+  }
+
+  async #call(tool: Tool | Promise<Tool>, name: string, params: unknown, options: ToolCallOptions): Promise<ToolValue> {
     const around = this.#around(options)
-    const tool = this.resolve(name)
     if (!(tool instanceof Promise)) return await invoke(tool, params, around)
     const found = await whenFound(tool, name, around)
     return await invoke(found.tool, params, found.around)
@@ -118,23 +227,7 @@ export class ToolManager implements ToolSpace {
 
   /** {@link call} that never throws. */
   async tryCall(name: string, params?: unknown, options: ToolCallOptions = {}): Promise<ToolResult> {
-    const startedAt = performance.now()
-    const call = options.call ?? { id: randomUUID() }
-    const meta = (): ToolResultMeta => ({ tool: name, callId: call.id, durationMs: performance.now() - startedAt })
-    try {
-      const data = await this.call(name, params, { ...options, call })
-      return { success: true, data, meta: meta() }
-    } catch (error) {
-      const { code, message, retryable, retryAfterMs, issues } = asConvokeError(error) ?? ConvokeError.from(error)
-      return {
-        success: false,
-        error: message,
-        errorType: code,
-        retry: { ...errorCodes[code], retryable, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) },
-        ...(issues === undefined ? {} : { issues }),
-        meta: meta(),
-      }
-    }
+    return await tried(name, options, (tracked) => this.call(name, params, tracked))
   }
 
   /** Progress and chunks as they come, then one result. Leaving the loop stops the tool; a failure is thrown. */
@@ -143,9 +236,167 @@ export class ToolManager implements ToolSpace {
     yield* invokeStreaming(tool, params, around)
   }
 
+  /** The tools as they are now: later changes do not show. A tool that is not among them is looked for as ever. */
+  snapshot(): ToolSnapshot {
+    const table = this.#now()
+    const get = (name: string): Tool | undefined => table.get(this.#handleOf(name))
+    const find = (name: string): Tool | Promise<Tool> => {
+      const known = get(name)
+      if (known === undefined) return this.resolve(name)
+      prepareTool(known)
+      return known
+    }
+    return {
+      get,
+      tryCall: (name, params, options = {}) =>
+        tried(name, options, async (tracked) => this.#call(find(name), name, params, tracked)),
+    }
+  }
+
+  /** The schemas of a known tool. Throws `not_found`. */
+  schema(name: string): { readonly input: JsonSchema; readonly output?: JsonSchema } {
+    const { input, output } = this.#known(name)
+    return { input, ...(output === undefined ? {} : { output }) }
+  }
+
+  /** Everything that is known of a tool. Throws `not_found`. */
+  details(name: string): ToolDetails {
+    const tool = this.#known(name)
+    const { kind, description, input, output, traits } = tool
+    const publishedAs = this.#published.nameOf(tool)
+    return {
+      name: tool.name,
+      kind,
+      source: serviceOf(tool),
+      description,
+      input,
+      ...(output === undefined ? {} : { output }),
+      traits,
+      ...(publishedAs === undefined ? {} : { publishedAs }),
+      aliases: [...this.#aliases].flatMap(([alias, handle]) => (handle === tool.name ? [alias] : [])),
+    }
+  }
+
+  /** How many tools there are. */
+  summary(): ToolSummary {
+    const table = this.#now()
+    const byKind: Record<ToolKind, number> = { local: 0, mcp: 0, a2a: 0, custom: 0 }
+    const bySource: [string, number][] = this.#sources.flatMap((source) =>
+      source.services().map((service): [string, number] => [service, table.ofService(service).length]),
+    )
+    for (const { kind } of table.tools) byKind[kind]++
+    return {
+      total: table.tools.length,
+      byKind,
+      bySource: Object.fromEntries(bySource),
+      published: this.#published.list(undefined).length,
+      quarantined: table.quarantined,
+    }
+  }
+
+  /** What is known of each source, in their order: whether it was looked at, and why that failed. Never asks anybody. */
+  health(): SourceHealth[] {
+    return this.#sources.flatMap((source) =>
+      source.services().map((service) => ({ ...source.status(service), source: service, kind: source.kind })),
+    )
+  }
+
+  /** The known tools that words fit, the best first. `limit` is 20 unless given. */
+  search(text: string, { limit = 20 }: { readonly limit?: number } = {}): Tool[] {
+    const table = this.#now()
+    this.#search.update(table.tools, table.revision)
+    return this.#search.search(text, { limit }).flatMap(({ name }) => table.get(name) ?? [])
+  }
+
+  /**
+   * The tools that callers from outside may name, by the names they call them with; with a caller those that are there
+   * for it, without one those that are there for anybody.
+   */
+  published(caller?: Caller): readonly PublishedTool[] {
+    return this.#published.list(caller)
+  }
+
+  /**
+   * What a caller from outside means by a name, ready to be called; undefined where nothing of that name is there for it.
+   * A promise where a service must be looked at first.
+   */
+  findPublished(name: string, caller: Caller): PublishedTool | undefined | Promise<PublishedTool | undefined> {
+    return this.#published.find(name, caller, (handle) => this.resolve(handle))
+  }
+
+  /** Looks at all services now, or at those with tools to publish. Their failures stand in `health()`. */
+  async discover(options: { readonly signal?: AbortSignal; readonly published?: boolean } = {}): Promise<void> {
+    const { signal, published = false } = options
+    await Promise.all(
+      this.#sources.flatMap((source) =>
+        source
+          .services()
+          .filter((service) => !published || this.#published.mayHave(service))
+          .map(async (service) => {
+            try {
+              await source.discover(service, signal === undefined ? {} : { signal })
+            } catch (error) {
+              this.#log.debug({ service, error }, 'A service could not be looked at.')
+            }
+          }),
+      ),
+    )
+  }
+
+  /** Ends the sources and what they have opened. What is called afterwards is `unavailable`. The second call waits for the first. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    await Promise.all(this.#sources.map((source) => source.close()))
+    await this.#pins?.close()
+    this.#table = undefined
+  }
+
+  /** The table as the sources have it now. One that somebody holds on to stays as it was. */
+  #now(): ToolTable {
+    const { revision } = this
+    if (this.#table === undefined || this.#table.revision !== revision) {
+      this.#table = new ToolTable(this.#sources, revision, this.#pins, this.#log)
+    }
+    return this.#table
+  }
+
+  /** A tool of that name comes before an alias. */
+  #handleOf(name: string): string {
+    const handle = this.#aliases.get(name)
+    return handle === undefined || this.#now().has(name) ? name : handle
+  }
+
+  #trusted(tool: Tool | Promise<Tool>): Tool | Promise<Tool> {
+    if (this.#pins === undefined) return tool
+    const pins = this.#pins
+    const check = (each: Tool): Tool => {
+      pins.admit(each)
+      return each
+    }
+    return tool instanceof Promise ? tool.then(check) : check(tool)
+  }
+
+  #known(name: string): Tool {
+    const tool = this.get(name)
+    if (tool === undefined) throw this.#missing(name, this.#now())
+    return tool
+  }
+
+  #missing(name: string, table: ToolTable): KeyError {
+    const similar = closest(name, table.names)
+    return new KeyError(
+      `There is no tool ${excerpt(name)} here.${similar === undefined ? '' : ` Did you mean "${similar}"?`}`,
+    )
+  }
+
   #around({ signal, timeoutMs, detach, caller, ask, call }: ToolCallOptions): Surroundings {
     return {
       resolve: (name) => this.resolve(name),
+      pipeline: this.pipeline,
       caller: caller ?? this.#caller,
       log: this.#log,
       ask,
@@ -155,6 +406,43 @@ export class ToolManager implements ToolSpace {
       detach,
       guard: this.#guard,
       depth: 0,
+    }
+  }
+}
+
+function checkServices(sources: readonly ToolSource[]): void {
+  const seen = new Set<string>()
+  for (const service of sources.flatMap((source) => source.services())) {
+    if (seen.has(service)) {
+      throw new ConvokeError(
+        'config',
+        `Two sources have the id "${service}"; a peer and an MCP server need ids of their own.`,
+      )
+    }
+    seen.add(service)
+  }
+}
+
+async function tried(
+  name: string,
+  options: ToolCallOptions,
+  work: (options: ToolCallOptions) => Promise<ToolValue>,
+): Promise<ToolResult> {
+  const startedAt = performance.now()
+  const call = options.call ?? { id: randomUUID() }
+  const meta = (): ToolResultMeta => ({ tool: name, callId: call.id, durationMs: performance.now() - startedAt })
+  try {
+    const data = await work({ ...options, call })
+    return { success: true, data, meta: meta() }
+  } catch (error) {
+    const { code, message, retryable, retryAfterMs, issues } = asConvokeError(error) ?? ConvokeError.from(error)
+    return {
+      success: false,
+      error: message,
+      errorType: code,
+      retry: { ...errorCodes[code], retryable, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) },
+      ...(issues === undefined ? {} : { issues }),
+      meta: meta(),
     }
   }
 }

@@ -106,6 +106,10 @@ export interface Hop {
   readonly chain: Delegation | undefined
   /** Whether the call is part of work of this node that waits for it. Such a call takes no place in line: it would wait for itself. */
   readonly reentrant: boolean
+  /** Whether a tool of this process made the call. */
+  readonly inner: boolean
+  /** The nodes that the call came along, the first one first; empty where it begins here. */
+  readonly path: readonly string[]
   /** Says that the chunks so far no longer count. */
   restart(): void
   /** Hears of the task that the other node made of the call; each time all that is known of it. */

@@ -5,7 +5,7 @@ import type { Caller } from '../../tools/tool.ts'
 import type { CardSecurity } from '../../protocol/card.ts'
 import { toCardSecurity } from './card-security.ts'
 import { createJwtVerifier, rejected } from './jwt.ts'
-import { isGrant } from './scopes.ts'
+import { isGrant } from '../../tools/scopes.ts'
 import { hashToken, isTokenId } from './token.ts'
 
 /** The headers that credentials come in; `IncomingMessage.headers` has them. */
@@ -28,7 +28,7 @@ export interface Authenticator {
   close(): void
 }
 
-const anonymous: Caller = { id: 'anonymous', scopes: ['*'] }
+export const anonymous: Caller = { id: 'anonymous', scopes: ['*'] }
 const everything = ['*'] as const
 
 /**

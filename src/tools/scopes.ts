@@ -1,6 +1,6 @@
 /** What a caller may do. */
-import { fitsGlob } from '../../base/glob.ts'
-import type { Caller } from '../../tools/tool.ts'
+import { fitsGlob } from '../base/glob.ts'
+import type { Caller } from './tool.ts'
 
 /** `message` is sending a message that names no tool; `tool:NAME` is calling that tool. */
 export type Scope = 'message' | `tool:${string}`
