@@ -1,6 +1,7 @@
 /** Convoke: an A2A node that publishes typed tools and runs exactly the one that a caller names. */
 export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from './base/errors.ts'
 export type { Json, JsonObject } from './base/json.ts'
+export type { ToolCallRecord } from './base/trace.ts'
 export { loadConfig } from './config.ts'
 export { createNode, type Door, type Node } from './node.ts'
 export type {
@@ -46,8 +47,23 @@ export type { MessageContext, MessageEvent, MessageHandler, MessageOutcome } fro
 export { Content, isContent } from './protocol/content.ts'
 export { defineTool } from './tools/define.ts'
 export { toOpenAi, toParameters, type OpenAiTool, type ParameterSchema } from './tools/definitions.ts'
-export { KeyError, LocalToolRegistry, ValueError, type McpStyleTool, type ToolFilter } from './tools/local.ts'
-export { ToolManager, type ToolCallOptions, type ToolManagerOptions, type ToolResult } from './tools/manager.ts'
+export type { HookedCall, HookedOutcome, ToolHooks } from './tools/hooks.ts'
+export type { CallLimits } from './tools/limits.ts'
+export { KeyError, LocalToolRegistry, ValueError, type McpStyleTool } from './tools/local.ts'
+export {
+  ToolManager,
+  type SourceHealth,
+  type ToolCallOptions,
+  type ToolDetails,
+  type ToolManagerOptions,
+  type ToolResult,
+  type ToolSnapshot,
+  type ToolSummary,
+} from './tools/manager.ts'
+export type { PublishedTool } from './tools/published.ts'
+export type { RetryRule } from './tools/retry.ts'
+export type { SourceStatus, ToolSource } from './tools/source.ts'
+export type { ToolFilter } from './tools/table.ts'
 export type {
   Caller,
   CallOptions,

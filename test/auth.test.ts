@@ -6,7 +6,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest'
 import { createAuthenticator, wwwAuthenticate } from '../dist/server/auth/authenticator.js'
 import type { Authenticator, CredentialHeaders } from '../dist/server/auth/authenticator.js'
 import { createOriginGuard } from '../dist/server/auth/origin.js'
-import { allows } from '../dist/server/auth/scopes.js'
+import { allows } from '../dist/tools/scopes.js'
 import { createToken, hashToken } from '../dist/server/auth/token.js'
 
 const closers: (() => unknown)[] = []

@@ -582,7 +582,9 @@ const ways = {
     return failureOf(() => drain(events))
   },
   async node(scene: Scene, row: Row) {
-    const node = await startNode({ peers: { bob: { url: scene.url, ...scene.options } } })
+    // What a peer returns is checked as strictly as by those who call without a node.
+    const toolCalls = { results: { foreign: 'strict' } } as const
+    const node = await startNode({ peers: { bob: { url: scene.url, ...scene.options } }, toolCalls })
     await know(node.remoteTools, row)
     const { onTask, ...options } = scene.call?.() ?? {}
     // A call of a node does not tell the task; the peer does.

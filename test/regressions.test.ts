@@ -29,6 +29,7 @@ import { TaskRuntime } from '../dist/tasks/runtime.js'
 import { delegationLimits } from '../dist/protocol/delegation.js'
 import { DelegationGuard } from '../dist/tools/delegation.js'
 import { LocalToolRegistry } from '../dist/tools/local.js'
+import { ToolManager } from '../dist/tools/manager.js'
 import { cleanup, deferred, startNode, temporaryFolder, until, within } from './support/lifetime.ts'
 import { serve } from './support/process.ts'
 import { startReceiver } from './support/receiver.ts'
@@ -106,9 +107,8 @@ function runtimeOn(
     store,
     log: silent,
     execute: createExecutor({
-      registry,
+      tools: new ToolManager({ registry }),
       onMessage,
-      resolve: (name) => registry.resolve(name),
       guard: new DelegationGuard('alice', delegationLimits),
       log: silent,
     }),

@@ -12,7 +12,8 @@ import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ConvokeError, createNode, errorCodes, type ErrorCode, type Json, type Node } from '../dist/index.js'
-import type { Artifact, Message, StreamResponse, Task } from '../dist/protocol/a2a.js'
+import type { Artifact, Message, Part, StreamResponse, Task } from '../dist/protocol/a2a.js'
+import { Content } from '../dist/protocol/content.js'
 import { fromAgentCard, toAgentCard, type CardFlavor, type ToolDescriptor } from '../dist/protocol/card.js'
 import { parseSendMessageRequest } from '../dist/protocol/requests.js'
 import {
@@ -29,6 +30,7 @@ import {
   toQuestionMessage,
   toResultArtifact,
   type ToolCall,
+  type Chunk,
   type ToolValue,
 } from '../dist/protocol/tool-call.js'
 import { toRestError, toRpcError } from '../dist/protocol/wire-errors.js'
@@ -195,11 +197,17 @@ function exemplify<T>(value: T): T {
 }
 
 /** `{"$bytes": base64}` stands for bytes, which JSON has no word for. */
-function toValue(golden: unknown): ToolValue {
+function toValue(golden: unknown): Chunk {
   if (typeof golden === 'object' && golden !== null && '$bytes' in golden) {
     return new Uint8Array(Buffer.from(String(golden.$bytes), 'base64'))
   }
   return golden as Json
+}
+
+/** `{"$parts": […]}` stands for a result of several parts. */
+function toResult(golden: unknown): ToolValue {
+  if (typeof golden === 'object' && golden !== null && '$parts' in golden) return new Content(golden.$parts as Part[])
+  return toValue(golden)
 }
 
 interface RpcBody {
@@ -288,7 +296,7 @@ describe('the codec of results', () => {
     test(`makes and reads ${golden.name}`, () => {
       const artifact = taskOf(golden).artifacts?.[0] as Artifact
       const toolName = artifact.metadata?.['tool_name'] as string
-      const result = toValue(golden.value)
+      const result = toResult(golden.value)
       expect(toResultArtifact(result, toolName, 12.5)).toStrictEqual(artifact)
       expect(fromResultArtifact(artifact)).toStrictEqual({ result, toolName, executionTimeMs: 12.5 })
     })

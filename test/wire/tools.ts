@@ -1,5 +1,5 @@
 /** The tools of the node that answers the golden requests; README.md says in words what each one does. */
-import { ConvokeError, defineTool, type Tool } from '../../dist/index.js'
+import { Content, ConvokeError, defineTool, type Tool } from '../../dist/index.js'
 
 const nothing = { type: 'object', properties: {}, additionalProperties: false } as const
 
@@ -111,4 +111,18 @@ const secret = defineTool({
   run: () => 'told',
 })
 
-export const tools: readonly Tool[] = [echo, countTo, speak, picture, survey, hold, fail, outage, lie, secret]
+const report = defineTool({
+  name: 'report',
+  description: 'Two rows, in every form.',
+  input: nothing,
+  traits: { readOnly: true },
+  run: () =>
+    new Content([
+      { data: { rows: 2 } },
+      { text: 'Two rows.' },
+      { raw: 'iVBORw==', mediaType: 'image/png', filename: 'rows.png' },
+      { url: 'https://example.com/rows.csv', mediaType: 'text/csv', metadata: { origin: 'export' } },
+    ]),
+})
+
+export const tools: readonly Tool[] = [echo, countTo, speak, picture, report, survey, hold, fail, outage, lie, secret]

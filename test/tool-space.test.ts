@@ -1,0 +1,339 @@
+// The tool space of a node: what it publishes of others, and the pipeline that every call goes through.
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import {
+  connectPeer,
+  ConvokeError,
+  defineTool,
+  type Tool,
+  type ToolCallRecord,
+  type ToolContext,
+  type ToolHooks,
+} from 'convoke'
+import { describe, expect, test } from 'vitest'
+import { cleanup, deferred, startNode, until } from './support/lifetime.ts'
+import { resultOf, send, toolCall, toolErrorOf } from './support/wire.ts'
+
+const anything = { type: 'object' } as const
+
+function tool(name: string, run: (params: unknown, context: ToolContext) => unknown, more: object = {}): Tool {
+  return defineTool({ name, description: `Does ${name}.`, input: anything, run, ...more })
+}
+
+const one = { type: 'object', properties: { n: { type: 'number', maximum: 10 } }, required: ['n'] } as const
+const double = defineTool({
+  name: 'double',
+  description: 'Twice as much.',
+  input: one,
+  run: ({ n }) => ({ twice: n * 2 }),
+})
+
+describe('tools of others', () => {
+  test('are published where a glob names their handles, and called through the chain by these', async () => {
+    const bob = await startNode({ agent: { id: 'bob' }, tools: [double, tool('secret', () => 1)] })
+    const alice = await startNode({ tools: [double], peers: { bob: { url: bob.url } }, publish: ['bob.dou*'] })
+    await until(() => alice.tools.published().length === 2, 'alice to know what to publish')
+    expect(alice.tools.published().map(({ name }) => name)).toEqual(['double', 'bob.double'])
+    const { skills } = alice.card() as { skills: { id: string }[] }
+    expect(skills.map(({ id }) => id)).toEqual(['tool-double', 'tool-bob.double'])
+
+    const carol = await startNode({ agent: { id: 'carol' }, peers: { alice: { url: alice.url } } })
+    expect(await carol.tools.call('alice.bob.double', { n: 4 })).toEqual({ twice: 8 })
+    await expect(carol.tools.call('alice.bob.secret')).rejects.toMatchObject({ code: 'not_found' })
+    await expect(carol.tools.call('alice.bob.double', { n: 11 })).rejects.toMatchObject({ code: 'invalid_params' })
+  })
+
+  test('stand on the card under their aliases, and under no other name', async () => {
+    const bob = await startNode({ agent: { id: 'bob' }, tools: [double] })
+    const alice = await startNode({
+      peers: { bob: { url: bob.url } },
+      publish: ['*'],
+      aliases: { twice: 'bob.double' },
+    })
+    await until(() => alice.tools.published().length === 1)
+    expect(await alice.tools.call('twice', { n: 1 })).toEqual({ twice: 2 })
+    const peer = await connectPeer(alice.url)
+    cleanup(() => peer.close())
+    expect((await peer.listRemoteTools()).map(({ name }) => name)).toEqual(['twice'])
+    expect(await peer.executeRemoteTool('twice', { n: 3 })).toEqual({ twice: 6 })
+    await expect(peer.executeRemoteTool('bob.double', { n: 3 })).rejects.toMatchObject({ code: 'not_found' })
+  })
+
+  test('are looked for when a caller names one that is to be published and not known yet', async () => {
+    const bob = await startNode({ agent: { id: 'bob' }, tools: [double] })
+    const alice = await startNode({ publish: ['bob.*'] })
+    alice.peers.add('bob', { url: bob.url })
+    const task = await send(alice.url, toolCall('bob.double', { n: 3 }))
+    expect(resultOf(task)).toEqual({ twice: 6 })
+    for (const name of ['bob.none', 'ben.double', 'double']) {
+      const refused = await send(alice.url, toolCall(name))
+      expect(refused.status.state).toBe('TASK_STATE_REJECTED')
+      expect(toolErrorOf(refused)).toMatchObject({ code: 'not_found', tool_name: name })
+    }
+  })
+
+  test('stop where they run when the caller of the one that publishes them cancels', async () => {
+    const began = deferred()
+    const stopped = deferred()
+    const hold = tool('hold', async function* (_params, { signal }) {
+      began.resolve()
+      yield 'holding'
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+      stopped.resolve()
+      throw signal.reason
+    })
+    const bob = await startNode({ agent: { id: 'bob' }, tools: [hold] })
+    const alice = await startNode({ peers: { bob: { url: bob.url } }, publish: ['bob.*'] })
+    const carol = await startNode({ agent: { id: 'carol' }, peers: { alice: { url: alice.url } } })
+    const controller = new AbortController()
+    const call = carol.tools.call('alice.bob.hold', {}, { signal: controller.signal })
+    await began.promise
+    controller.abort()
+    await expect(call).rejects.toMatchObject({ code: 'canceled' })
+    await stopped.promise
+  })
+})
+
+describe('a hook', () => {
+  async function callWith(hooks: ToolHooks[], params: unknown = { n: 1 }): Promise<unknown> {
+    const node = await startNode({ tools: [double], toolCalls: { hooks } })
+    const peer = await connectPeer(node.url)
+    cleanup(() => peer.close())
+    const remote = await peer.executeRemoteTool('double', params).catch((error: unknown) => error)
+    const local = await node.tools.call('double', params).catch((error: unknown) => error)
+    // The same by both ways, but for what is known of a peer.
+    const told = (outcome: unknown): unknown => (outcome instanceof ConvokeError ? outcome.code : outcome)
+    expect(told(remote)).toEqual(told(local))
+    return local
+  }
+
+  test('before a call may change its params, which are checked again', async () => {
+    expect(await callWith([{ before: ({ params }) => ({ params: { n: (params['n'] as number) + 1 } }) }])).toEqual({
+      twice: 4,
+    })
+    expect(await callWith([{ before: () => ({ params: { n: 11 } }) }])).toMatchObject({ code: 'invalid_params' })
+  })
+
+  test('before a call may refuse it: the tool is not called, nor when the hook fails', async () => {
+    const seen: string[] = []
+    const after = { after: () => void seen.push('after') }
+    const refuse = { before: () => Promise.reject(new ConvokeError('forbidden', 'Not on Fridays.')) }
+    expect(await callWith([refuse, after])).toMatchObject({ code: 'forbidden', message: 'Not on Fridays.' })
+    const broken = { before: () => Promise.reject(new Error('secret inside')) }
+    const error = await callWith([broken, after])
+    expect(error).toMatchObject({ code: 'internal' })
+    expect((error as Error).message).not.toContain('secret')
+    expect(seen).toEqual([])
+  })
+
+  test('after a call may give another result, and sees failures; its own are not those of the call', async () => {
+    const outcomes: (string | undefined)[] = []
+    expect(await callWith([{ after: () => ({ result: 'redacted' }) }])).toBe('redacted')
+    expect(
+      await callWith([
+        {
+          after: (_call, { error }) => {
+            outcomes.push(error?.code)
+            throw new Error('broken')
+          },
+        },
+      ]),
+    ).toEqual({ twice: 2 })
+    expect(outcomes).toEqual([undefined, undefined])
+  })
+})
+
+describe('limits', () => {
+  test('turn a caller away when its line is full, and say when to come back; another one gets in', async () => {
+    const gate = deferred()
+    const busy = tool('busy', () => gate.promise.then(() => 1))
+    const node = await startNode({ tools: [busy], toolCalls: { limits: { perCaller: 1, maxWaiting: 1 } } })
+    const by = (id: string): Promise<unknown> => node.tools.call('busy', {}, { caller: { id, scopes: ['*'] } })
+    const [first, second] = [by('ann'), by('ann')]
+    await expect(by('ann')).rejects.toMatchObject({ code: 'rate_limited', retryAfterMs: expect.any(Number) as number })
+    const other = by('ben')
+    gate.resolve()
+    expect(await Promise.all([first, second, other])).toEqual([1, 1, 1])
+    expect(await by('ann')).toBe(1)
+  })
+
+  test('hold at a source, and a tool that calls another of its own waits for nobody', async () => {
+    const inner = tool('inner', () => 'in')
+    const outer = tool('outer', (_params, { tools }) => tools.call('inner'))
+    const node = await startNode({ tools: [inner, outer], toolCalls: { limits: { perSource: 1, perCaller: 1 } } })
+    expect(await Promise.all([1, 2, 3].map(() => node.tools.call('outer')))).toEqual(['in', 'in', 'in'])
+  })
+
+  test('of all tools hold for those that set none themselves, and one that leaves the line makes room', async () => {
+    let running = 0
+    let most = 0
+    const count = tool('count', async () => {
+      most = Math.max(most, ++running)
+      await new Promise((resolve) => setImmediate(resolve))
+      running--
+      return 0
+    })
+    const node = await startNode({ tools: [count], toolCalls: { limits: { perTool: 2 } } })
+    const controller = new AbortController()
+    const calls = Array.from({ length: 6 }, () => node.tools.call('count'))
+    const left = node.tools.call('count', {}, { signal: controller.signal })
+    controller.abort()
+    await expect(left).rejects.toMatchObject({ code: 'canceled' })
+    await Promise.all(calls)
+    expect(most).toBe(2)
+  })
+})
+
+describe('a call is tried again', () => {
+  const failing = (
+    times: number,
+    code: 'unavailable' | 'tool_failed',
+    traits: object,
+  ): { tool: Tool; runs: () => number } => {
+    let runs = 0
+    const run = async function* (): AsyncGenerator<string, number, void> {
+      yield `run ${++runs}`
+      if (runs <= times) throw new ConvokeError(code, 'Not now.')
+      return runs
+    }
+    return { tool: tool('shaky', run, { traits }), runs: () => runs }
+  }
+  const retry = [{ backoffMs: 1 }]
+
+  test('not unless somebody asks for it', async () => {
+    const { tool: shaky, runs } = failing(1, 'unavailable', { idempotent: true })
+    const node = await startNode({ tools: [shaky] })
+    await expect(node.tools.call('shaky')).rejects.toMatchObject({ code: 'unavailable' })
+    expect(runs()).toBe(1)
+  })
+
+  test('as often as the code of its failure says, and what it had streamed is taken back', async () => {
+    const { tool: shaky, runs } = failing(2, 'unavailable', { idempotent: true })
+    const node = await startNode({ tools: [shaky], toolCalls: { retry } })
+    const types: string[] = []
+    for await (const event of node.tools.stream('shaky')) types.push(event.type)
+    expect(types).toEqual(['chunk', 'restart', 'chunk', 'restart', 'chunk', 'result'])
+    expect(runs()).toBe(3)
+    const { tool: down, runs: tries } = failing(99, 'unavailable', { idempotent: true })
+    const other = await startNode({ tools: [down], toolCalls: { retry } })
+    await expect(other.tools.call('shaky')).rejects.toMatchObject({ code: 'unavailable' })
+    expect(tries()).toBe(4)
+  })
+
+  test('never where the work may have been done, nor for what would fail again', async () => {
+    const { tool: once, runs } = failing(1, 'unavailable', {})
+    const node = await startNode({ tools: [once], toolCalls: { retry } })
+    await expect(node.tools.call('shaky')).rejects.toMatchObject({ code: 'unavailable' })
+    expect(runs()).toBe(1)
+    const { tool: broken, runs: others } = failing(1, 'tool_failed', { idempotent: true })
+    const second = await startNode({ tools: [broken], toolCalls: { retry } })
+    await expect(second.tools.call('shaky')).rejects.toMatchObject({ code: 'tool_failed' })
+    expect(others()).toBe(1)
+  })
+
+  test('within its deadline only', async () => {
+    const { tool: shaky, runs } = failing(99, 'unavailable', { idempotent: true })
+    const node = await startNode({ tools: [shaky], toolCalls: { retry: [{ backoffMs: 60_000 }] } })
+    await expect(node.tools.call('shaky', {}, { timeoutMs: 5_000 })).rejects.toMatchObject({ code: 'unavailable' })
+    expect(runs()).toBe(1)
+  })
+})
+
+test('a result that breaks its schema fails a tool of our own; of another node it is told in the log', async () => {
+  const output = { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] }
+  const honest = tool('lie', () => ({ n: 'many' }), {})
+  const bob = await startNode({ agent: { id: 'bob' }, tools: [honest] })
+  const alice = await startNode({ peers: { bob: { url: bob.url } }, tools: [tool('own', () => ({}), { output })] })
+  alice.remoteTools.register({ peer: 'bob', name: 'lie', returnSchema: output })
+  expect(await alice.tools.call('bob.lie')).toEqual({ n: 'many' })
+  await expect(alice.tools.call('own')).rejects.toMatchObject({ code: 'invalid_result' })
+  const lax = await startNode({ tools: [tool('own', () => ({}), { output })], toolCalls: { results: { own: 'off' } } })
+  expect(await lax.tools.call('own')).toEqual({})
+})
+
+test('every call is told on the diagnostics channel: who, what, how long, how it ended, in how many attempts', async () => {
+  const records: ToolCallRecord[] = []
+  const listener = (message: unknown): void => void records.push(message as ToolCallRecord)
+  subscribe('convoke:tool.call', listener)
+  cleanup(() => unsubscribe('convoke:tool.call', listener))
+  const node = await startNode({ tools: [double] })
+  await node.tools.call('double', { n: 2 }, { caller: { id: 'ann', scopes: ['*'] } })
+  await node.tools.tryCall('double', { n: 'x' })
+  const peer = await connectPeer(node.url)
+  cleanup(() => peer.close())
+  await peer.executeRemoteTool('double', { n: 3 })
+  const ours = records.filter(({ kind }) => kind === 'local')
+  expect(ours).toMatchObject([
+    { tool: 'double', params: { n: 2 }, caller: 'ann', outcome: 'ok', attempts: 1, chunks: 0 },
+    { tool: 'double', caller: 'local', outcome: 'invalid_params', attempts: 0 },
+    { tool: 'double', caller: 'anonymous', outcome: 'ok', taskId: expect.any(String) as string },
+  ])
+  for (const { durationMs, callId } of ours) {
+    expect(durationMs).toBeGreaterThan(0)
+    expect(callId).not.toBe('')
+  }
+  // A record is enough to call once more.
+  const [first] = ours
+  expect(await node.tools.call(first?.tool ?? '', first?.params)).toEqual({ twice: 4 })
+})
+
+describe('what is known', () => {
+  test('is listed by kind, source, tag and category; told in full; counted; and says how its sources are', async () => {
+    const bob = await startNode({
+      agent: { id: 'bob' },
+      tools: [tool('count', () => 1, { traits: { category: 'maths', tags: ['slow'] } })],
+    })
+    const alice = await startNode({
+      tools: [double],
+      peers: { bob: { url: bob.url }, gone: { url: 'http://127.0.0.1:1' } },
+      publish: ['bob.*'],
+    })
+    await alice.tools.discover()
+    const names = (filter: object): string[] => alice.tools.list(filter).map(({ name }) => name)
+    expect(names({})).toEqual(['double', 'bob.count'])
+    expect(names({ kind: 'a2a' })).toEqual(['bob.count'])
+    expect(names({ source: 'bob' })).toEqual(['bob.count'])
+    expect(names({ source: '' })).toEqual(['double'])
+    expect(names({ tag: 'slow' })).toEqual(['bob.count'])
+    expect(names({ category: 'maths', kind: 'local' })).toEqual([])
+    expect(names({ published: true })).toEqual(['double', 'bob.count'])
+    expect(alice.tools.details('count')).toMatchObject({ name: 'bob.count', source: 'bob', publishedAs: 'bob.count' })
+    expect(alice.tools.schema('double')).toEqual({ input: one })
+    expect(() => alice.tools.schema('dubble')).toThrow(/Did you mean "double"/)
+    expect(alice.tools.summary()).toMatchObject({
+      total: 2,
+      byKind: { local: 1, a2a: 1, mcp: 0, custom: 0 },
+      bySource: { '': 1, bob: 1, gone: 0 },
+      published: 2,
+    })
+    expect(alice.tools.health()).toMatchObject([
+      { source: '', kind: 'local', state: 'ok', tools: 1 },
+      { source: 'bob', kind: 'a2a', state: 'ok', tools: 1 },
+      { source: 'gone', kind: 'a2a', state: 'failed', lastError: { code: 'network' } },
+    ])
+  })
+
+  test('stays as it is for who holds a snapshot, while the tools change', async () => {
+    const node = await startNode({ tools: [double] })
+    const before = node.tools.snapshot()
+    node.registry.register(
+      tool('double', () => 'other'),
+      { replace: true },
+    )
+    node.registry.register(tool('late', () => 'late'))
+    expect(await before.tryCall('double', { n: 1 })).toMatchObject({ success: true, data: { twice: 2 } })
+    expect(before.get('late')).toBeUndefined()
+    expect(await node.tools.call('double', { n: 1 })).toBe('other')
+  })
+
+  test('two of one name: the alias of a tool that is there already is not used', async () => {
+    const node = await startNode({ tools: [double, tool('other', () => 1)], aliases: { double: 'other' } })
+    expect(await node.tools.call('double', { n: 1 })).toEqual({ twice: 2 })
+  })
+
+  test('a closed tool space calls nothing any more, and closes no other', async () => {
+    const [alice, bob] = [await startNode({ tools: [double] }), await startNode({ tools: [double] })]
+    await alice.tools.close()
+    await expect(alice.tools.call('double', { n: 1 })).rejects.toMatchObject({ code: 'unavailable' })
+    expect(await bob.tools.call('double', { n: 1 })).toEqual({ twice: 2 })
+  })
+})
