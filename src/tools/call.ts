@@ -7,7 +7,7 @@ import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
 import { toolCalls, type ToolCallRecord } from '../base/trace.ts'
 import { toFailure } from './failure.ts'
-import { runAfter, runBefore, type HookedCall } from './hooks.ts'
+import { Hooked, runAfter, runBefore } from './hooks.ts'
 import type { Leave } from './limits.ts'
 import { bare, type Pipeline } from './pipeline.ts'
 import { approvalQuestion, checkApproval } from './policy.ts'
@@ -59,7 +59,10 @@ async function* drive(
     let given = checked ?? checkParams(tool, unchecked)
     if (given instanceof Promise) given = await given
     params = given
-    if (hooks.length > 0) params = await hooked(tool, params, context, pipeline)
+    if (hooks.length > 0) {
+      const changed = runBefore(hooks, tool, params, context)
+      if (changed !== params) params = await changedParams(tool, params, changed, context)
+    }
     if (policy !== undefined) await permit(tool, params, context, policy)
     const turn = pipeline.limits.enter(tool, context)
     leave = turn instanceof Promise ? await turn : turn
@@ -114,11 +117,16 @@ async function* drive(
   }
 }
 
-/** The params after the hooks, checked again where these gave others. */
-async function hooked(tool: Tool, params: JsonObject, context: ToolContext, { hooks }: Pipeline): Promise<JsonObject> {
-  const changed = await runBefore(hooks, toHooked(tool, params, context))
+/** The params that hooks have given, checked again. The call may have been stopped while they took their time. */
+async function changedParams(
+  tool: Tool,
+  before: JsonObject,
+  changing: JsonObject | Promise<JsonObject>,
+  context: ToolContext,
+): Promise<JsonObject> {
+  const params = await changing
   if (context.signal.aborted) throw abortReason(context.signal)
-  return changed === params ? params : await checkParams(tool, changed)
+  return params === before ? params : await checkParams(tool, params)
 }
 
 /** What policy says of the call as it is going to be; an approval counts for exactly these params. */
@@ -173,15 +181,10 @@ async function settle<Result extends ToolValue | undefined>(
 ): Promise<Result> {
   const ended = { durationMs: performance.now() - startedAt, attempts }
   const outcome = { ...ended, ...(result === undefined ? {} : { result }), ...(error === undefined ? {} : { error }) }
-  const given = await runAfter(hooks, toHooked(tool, params, context), outcome, (cause) => {
+  const given = await runAfter(hooks, new Hooked(tool, params, context), outcome, (cause) => {
     log.error({ error: cause, tool: tool.name }, 'A hook after a call failed.')
   })
   return given as Result
-}
-
-function toHooked(tool: Tool, params: JsonObject, context: ToolContext): HookedCall {
-  const { caller, call, signal } = context
-  return { tool, params, caller, call, signal }
 }
 
 function warnOf(tool: Tool, error: ConvokeError, { log }: Pipeline): void {

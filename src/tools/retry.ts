@@ -33,8 +33,8 @@ export function retryDelay(
   attempt: number,
   deadline: number | undefined,
 ): number | undefined {
-  if (rule === undefined || !error.retryable) return undefined
-  if (rule.codes !== undefined && !rule.codes.includes(error.code)) return undefined
+  if (rule === undefined) return undefined
+  if (rule.codes === undefined ? !error.retryable : !rule.codes.includes(error.code)) return undefined
   const { readOnly, idempotent } = tool.traits
   if (readOnly !== true && idempotent !== true && error.code !== 'rate_limited') return undefined
   const preset: RetryPolicy = errorCodes[error.code]
