@@ -4,6 +4,8 @@
  */
 import { writeFile } from 'node:fs/promises'
 import { stripControls } from '../../base/text.ts'
+import type { Part } from '../../protocol/a2a.ts'
+import { isContent } from '../../protocol/content.ts'
 import type { RemoteTask, ToolEvent, ToolValue } from '../../tools/tool.ts'
 import { clip } from '../../tools/value.ts'
 import { ClientFailure, usageFailure } from '../a2a/failure.ts'
@@ -91,7 +93,11 @@ export class CallOutput {
       return this.#write(text)
     }
     this.endLine()
-    const text = typeof value === 'string' ? value : JSON.stringify(value, null, isResult ? 2 : undefined)
+    const text = isContent(value)
+      ? value.parts.map(partText).join('\n')
+      : typeof value === 'string'
+        ? value
+        : JSON.stringify(value, null, isResult ? 2 : undefined)
     return this.#write(`${stripControls(text)}\n`)
   }
 
@@ -128,11 +134,27 @@ export class CallOutput {
 /** Throws `A2ACLI_ERR_USAGE` where the result could not be written. */
 async function writeResult(file: string, result: ToolValue): Promise<void> {
   try {
-    await writeFile(file, result instanceof Uint8Array ? result : `${JSON.stringify(result, null, 2)}\n`)
+    await writeFile(file, toFile(result))
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
     throw new ClientFailure('CONVOKE_ERR_FILE', `The result cannot be written to ${file}: ${reason}`, { cause })
   }
+}
+
+/** Bytes as they are, also those that are the only part of a result; anything else as JSON. */
+function toFile(result: ToolValue): Uint8Array | string {
+  if (result instanceof Uint8Array) return result
+  const raw = isContent(result) && result.parts.length === 1 ? result.parts[0]?.raw : undefined
+  return raw === undefined ? `${JSON.stringify(result, null, 2)}\n` : Buffer.from(raw, 'base64')
+}
+
+/** A part of a result for a terminal. */
+function partText({ text, data, raw, url, mediaType = 'bytes', filename }: Part): string {
+  if (text !== undefined) return text
+  if (data !== undefined) return JSON.stringify(data, null, 2)
+  const name = filename === undefined ? '' : ` ${filename}`
+  if (url !== undefined) return `[link${name}: ${url}]`
+  return `[${mediaType}${name}, ${Buffer.byteLength(raw ?? '', 'base64')} bytes; --out FILE writes them]`
 }
 
 function bytesFailure(bytes: Uint8Array): ClientFailure {
