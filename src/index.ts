@@ -48,6 +48,7 @@ export { defineTool } from './tools/define.ts'
 export { toOpenAi, toParameters, type OpenAiTool, type ParameterSchema } from './tools/definitions.ts'
 export { KeyError, LocalToolRegistry, ValueError, type McpStyleTool, type ToolFilter } from './tools/local.ts'
 export { ToolManager, type ToolCallOptions, type ToolManagerOptions, type ToolResult } from './tools/manager.ts'
+export { ModelNames, type ModelNamesOptions } from './tools/model-names.ts'
 export type {
   Caller,
   CallOptions,
@@ -59,6 +60,7 @@ export type {
   ToolContext,
   ToolEvent,
   ToolKind,
+  ToolPrompt,
   ToolSpace,
   ToolTraits,
   ToolValue,
