@@ -64,7 +64,7 @@ export type { PublishedTool } from './tools/published.ts'
 export type { RetryRule } from './tools/retry.ts'
 export type { SourceStatus, ToolSource } from './tools/source.ts'
 export type { ToolFilter } from './tools/table.ts'
-export type {
+export { ModelNames, type ModelNamesOptions } from './tools/model-names.ts'export type {
   Caller,
   CallOptions,
   Chunk,
@@ -75,6 +75,7 @@ export type {
   ToolContext,
   ToolEvent,
   ToolKind,
+  ToolPrompt,
   ToolSpace,
   ToolTraits,
   ToolValue,

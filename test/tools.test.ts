@@ -527,16 +527,17 @@ test('what defineTool gives is frozen, branded, and as the author wrote it', () 
     name: 'a-B_9',
     description: 'Fine.',
     input: noParams,
-    traits: { category: 'x', timeoutMs: 5 },
+    traits: { category: 'x', timeoutMs: 5, prompt: { system: 'Use it first.', reminder: 'Once is enough.' } },
     run: () => 1,
   })
   expect(tool).toMatchObject({
     name: 'a-B_9',
     description: 'Fine.',
     input: noParams,
-    traits: { category: 'x', timeoutMs: 5 },
+    traits: { category: 'x', timeoutMs: 5, prompt: { system: 'Use it first.', reminder: 'Once is enough.' } },
   })
   expect(Object.isFrozen(tool)).toBe(true)
+  expect(Object.isFrozen(tool.traits.prompt)).toBe(true)
   expect(isDefinedTool(tool)).toBe(true)
   expect(isDefinedTool({ ...tool, name: 'other' })).toBe(true)
   expect(isDefinedTool({ name: 'x', run() {} })).toBe(false)
@@ -590,6 +591,13 @@ test.each([
     { ...good, traits: { concurrency: 0.5 } },
     '`concurrency` of the tool "good" must be an integer of 1 or more, got 0.5',
   ],
+  [
+    'a prompt that is no object',
+    { ...good, traits: { prompt: 'Use it.' } },
+    '`prompt` of the tool "good" must be an object',
+  ],
+  ['an empty text of a prompt', { ...good, traits: { prompt: { user: ' ' } } }, 'must be a text, got " "'],
+  ['an unknown text of a prompt', { ...good, traits: { prompt: { remind: 'x' } } }, 'unknown key "remind"'],
   ['an unknown trait', { ...good, traits: { timeout: 5 } }, 'unknown key "timeout"; write `timeoutMs`'],
   [
     'a trait of the wrong type',

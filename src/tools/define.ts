@@ -172,7 +172,8 @@ function standardJsonSchema(name: string, source: StandardSchema, side: Side): J
   }
 }
 
-const traitKeys = ['category', 'tags', 'readOnly', 'idempotent', 'timeoutMs', 'concurrency', 'published']
+const traitKeys = ['category', 'tags', 'readOnly', 'idempotent', 'timeoutMs', 'concurrency', 'published', 'prompt']
+const promptKeys = ['system', 'user', 'reminder']
 /** The longest that a timer of Node can be set to: 24.8 days. */
 const maxTimeoutMs = 2 ** 31 - 1
 
@@ -196,7 +197,16 @@ function toTraits(name: string, traits: unknown): ToolTraits {
   for (const key of ['readOnly', 'idempotent', 'published']) {
     if (traits[key] !== undefined && typeof traits[key] !== 'boolean') throw must(key, 'true or false', traits[key])
   }
-  return Object.freeze({ ...traits })
+  const { prompt, ...others } = traits
+  if (prompt === undefined) return Object.freeze(others)
+  if (!isObject(prompt)) throw must('prompt', `an object { ${promptKeys.join(', ')} }`, prompt)
+  checkKeys(name, prompt, promptKeys, 'trait `prompt`')
+  for (const key of promptKeys) {
+    const text = prompt[key]
+    if (text !== undefined && (typeof text !== 'string' || text.trim() === ''))
+      throw must(`prompt.${key}`, 'a text', text)
+  }
+  return Object.freeze({ ...others, prompt: Object.freeze({ ...prompt }) })
 }
 
 type UserRun = (params: unknown, context: ToolContext) => unknown

@@ -27,6 +27,18 @@ export interface ToolTraits {
   readonly concurrency?: number
   /** Whether the tool stands on the card and may be called from outside. Default: true. */
   readonly published?: boolean
+  /** What a language model is told of the tool beyond its description. */
+  readonly prompt?: ToolPrompt
+}
+
+/** Texts for a language model. `toolPrompts` puts those of several tools together. */
+export interface ToolPrompt {
+  /** For the system prompt: when to use the tool, and how to write its params. */
+  readonly system?: string
+  /** For the user's message, beside what the user wrote. */
+  readonly user?: string
+  /** For the turn after the tool was used. */
+  readonly reminder?: string
 }
 
 export interface Progress {
