@@ -31,7 +31,7 @@ const equipment = new WeakMap<Tool, Equipment>()
 function equipmentOf(tool: Tool): Equipment {
   let found = equipment.get(tool)
   if (found === undefined) {
-    const foreign = tool.kind === 'a2a'
+    const foreign = tool.kind === 'a2a' || tool.kind === 'mcp'
     found = {
       // A Standard Schema fills in its own defaults, which may be of the type behind its transforms; so does a peer.
       input: compile(tool.input, { defaults: tool.refine === undefined && !foreign, foreign }),
