@@ -2,6 +2,9 @@
 export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from './base/errors.ts'
 export type { Json, JsonObject } from './base/json.ts'
 export { loadConfig } from './config.ts'
+export type { McpServerHealth } from './mcp/mcp-server.ts'
+export type { McpServerOptions } from './mcp/server-options.ts'
+export { McpServerRegistry, type McpServerRegistryOptions } from './mcp/server-registry.ts'
 export { createNode, type Door, type Node } from './node.ts'
 export type {
   AgentOptions,
@@ -48,6 +51,8 @@ export { defineTool } from './tools/define.ts'
 export { toOpenAi, toParameters, type OpenAiTool, type ParameterSchema } from './tools/definitions.ts'
 export { KeyError, LocalToolRegistry, ValueError, type McpStyleTool, type ToolFilter } from './tools/local.ts'
 export { ToolManager, type ToolCallOptions, type ToolManagerOptions, type ToolResult } from './tools/manager.ts'
+export { localSource } from './tools/local-source.ts'
+export type { SourceStatus, ToolSource } from './tools/source.ts'
 export type {
   Caller,
   CallOptions,

@@ -239,11 +239,15 @@ function toTransport(block: Block, baseDir: string, warnings: string[]): StdioSe
   const { username, password } = new URL(url)
   if (username !== '' || password !== '')
     return 'its url has a user or a password in it; credentials belong into headers'
+  const headers = toHeaders(block, warnings)
+  if (Object.keys(headers).length > 0 && url.toLowerCase().startsWith('http:') && !namesPrivateAddress(url)) {
+    warnings.push('is sent headers over plain http: whoever sits on the way can read them')
+  }
   const allowPrivate = block.flag('allowPrivate') ?? namesPrivateAddress(url)
   return {
     type: block.text('httpUrl') === url && named === undefined ? 'http' : type,
     url,
-    headers: toHeaders(block, warnings),
+    headers,
     allowPrivate,
   }
 }

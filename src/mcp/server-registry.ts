@@ -29,7 +29,7 @@ export class McpServerRegistry implements ToolSource {
   readonly kind = 'mcp'
   readonly #servers = new Map<string, McpServer>()
   readonly #listeners = new Set<() => void>()
-  readonly #warnings: string[] = []
+  readonly #skipped: string[] = []
   readonly #log: Logger
   readonly #baseDir: string
   readonly #environment: Environment
@@ -50,15 +50,20 @@ export class McpServerRegistry implements ToolSource {
     for (const [name, server] of given) {
       const id = toServiceId(name, (each) => this.#servers.has(each) || (each !== name && named.has(each)))
       if (id !== name)
-        this.#warn(`The MCP server ${excerpt(name)} is called ${id} here: an id is 1 to 64 letters, digits, _ or -.`)
+        this.#log.warn(
+          `The MCP server ${excerpt(name)} is called ${id} here: an id is 1 to 64 letters, digits, _ or -.`,
+        )
       const problem = this.#add(id, server)
-      if (problem !== undefined) this.#warn(`The MCP server ${id} is left out: ${problem}.`)
+      if (problem === undefined) continue
+      const skipped = `The MCP server ${id} is left out: ${problem}.`
+      this.#skipped.push(skipped)
+      this.#log.warn(skipped)
     }
   }
 
-  /** What was left out or ignored, a sentence each. */
-  get warnings(): readonly string[] {
-    return this.#warnings
+  /** The servers that were left out, and why, a sentence each. */
+  get skipped(): readonly string[] {
+    return this.#skipped
   }
 
   get revision(): number {
@@ -157,7 +162,7 @@ export class McpServerRegistry implements ToolSource {
   /** What makes the server useless; undefined when it was added. */
   #add(id: string, options: McpServerOptions): string | undefined {
     const { settings, warnings } = toServerSettings(id, options, this.#baseDir)
-    for (const warning of warnings) this.#warn(`The MCP server ${id} ${warning}.`)
+    for (const warning of warnings) this.#log.warn(`The MCP server ${id} ${warning}.`)
     if (typeof settings === 'string') return settings
     const context = {
       environment: this.#environment,
@@ -167,11 +172,6 @@ export class McpServerRegistry implements ToolSource {
     }
     this.#servers.set(id, new McpServer(settings, context))
     return undefined
-  }
-
-  #warn(text: string): void {
-    this.#warnings.push(text)
-    this.#log.warn(text)
   }
 
   #changed(): void {
