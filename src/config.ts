@@ -31,10 +31,16 @@ export interface LoadedConfig {
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
+/** The variables of this process. */
+export function processEnvironment(): Environment {
+  return process.env
+}
+
 /**
- * Reads a configuration file and replaces each `${env:NAME}` in its texts. Throws one `config` error that names
- * every mistake, a line each (`FILE:LINE:COLUMN: …`), and never a secret: no value from below `server.auth`, or from
- * `auth` and `headers` of a peer, no user and password of a URL, nothing from the environment.
+ * Reads a configuration file and replaces each `${env:NAME}` in its texts, and below `mcpServers` the spellings of other
+ * hosts, `${NAME}` and `${NAME:-default}`, too. Throws one `config` error that names
+ * every mistake, a line each (`FILE:LINE:COLUMN: …`), and never a secret: no value from below `server.auth`, from `auth`
+ * and `headers` of a peer, or from a server of `mcpServers`, no user and password of a URL, nothing from the environment.
  */
 export async function loadConfig(file: string, environment: Environment = process.env): Promise<LoadedConfig> {
   const source = new Source(file, await readText(file))
@@ -270,6 +276,7 @@ function replaceVariables(
 ): [value: unknown, replaced: ReadonlyMap<string, string>] {
   const replaced = new Map<string, string>()
   const replaceIn = (text: string, path: Path): unknown => {
+    if (path[0] === 'mcpServers') return replaceForeign(text, path)
     const [, slipped] = (isPrivate(path) && /^(?:\w+ )?\$\{([A-Za-z_]\w*)\}$/.exec(text)) || []
     if (slipped !== undefined) {
       // No credential looks like that, and nobody could tell from its refusal.
@@ -286,6 +293,24 @@ function replaceVariables(
     })
     return whole ? readAs(schemaAt(path), filled) : filled
   }
+  /** A block of another host: what no variable can be called, such as `${input:key}`, is none of ours. */
+  const replaceForeign = (text: string, path: Path): unknown => {
+    const filled = text.replace(/\$\{([^{}]*)\}/g, (whole, inside: string) => {
+      const [, name, preset] = /^(?:env:)?([A-Za-z_]\w*)(?::-(.*))?$/s.exec(inside) ?? []
+      if (name === undefined) {
+        source.warn(path, `${showPath(path)} holds a \${…} that stays as it is; variables are written \${NAME}.`)
+        return whole
+      }
+      replaced.set(toPointer(path), text)
+      const content = environment[name]
+      // As a shell does: what is empty counts as not set where there is a default.
+      if (preset !== undefined) return content === undefined || content === '' ? preset : content
+      if (content === undefined && !isOff(source.value, path))
+        source.add(path, `${showPath(path)} ${variableProblem(name)}.`)
+      return content ?? ''
+    })
+    return /^\$\{[^{}]*\}$/.test(text) ? readAs(schemaAt(path), filled) : filled
+  }
   // A copy: an alias gives the same object in two places, and each is a place of its own here.
   const walk = (value: unknown, path: Path): unknown => {
     if (typeof value === 'string') return replaceIn(value, path)
@@ -294,6 +319,12 @@ function replaceVariables(
     return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, walk(member, [...path, key])]))
   }
   return [walk(source.value, []), replaced]
+}
+
+/** Whether a value belongs to an MCP server that is switched off: it may lack what it needs. */
+function isOff(root: unknown, [part, id]: Path): boolean {
+  const server = valueAt(root, [part ?? '', id ?? ''])
+  return isObject(server) && (server['disabled'] === true || server['enabled'] === false)
 }
 
 function variableProblem(name: string): string {
@@ -399,6 +430,7 @@ const privateParts: readonly Path[] = [
   ['server', 'auth'],
   ['peers', '*', 'auth'],
   ['peers', '*', 'headers'],
+  ['mcpServers', '*'],
   // Where a key is pasted for a certificate.
   ['peers', '*', 'tls', 'ca'],
 ]
@@ -480,6 +512,9 @@ function checkPeers(source: Source, config: ConfigFile, fromEnvironment: Readonl
       if (isOwnUrl(url, config)) {
         source.warn([...path, 'url'], `${showPath(path)} is this node itself; its own tools need no peer.`)
       }
+    }
+    if (Object.hasOwn(config.mcpServers ?? {}, id)) {
+      source.warn(path, `${showPath(path)} has the id of an MCP server, whose tools are found first.`)
     }
     const { bearer, apiKey, oauth2 } = (auth ?? {}) as { bearer?: string; apiKey?: string; oauth2?: OAuthInFile }
     if (oauth2 !== undefined) checkTokenUrl(source, [...path, 'auth', 'oauth2', 'tokenUrl'], oauth2.tokenUrl)

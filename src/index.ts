@@ -3,6 +3,9 @@ export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy 
 export type { Json, JsonObject } from './base/json.ts'
 export type { ToolCallRecord } from './base/trace.ts'
 export { loadConfig } from './config.ts'
+export type { McpServerHealth } from './mcp/mcp-server.ts'
+export type { McpServerOptions } from './mcp/server-options.ts'
+export { McpServerRegistry, type McpServerRegistryOptions } from './mcp/server-registry.ts'
 export { createNode, type Door, type Node } from './node.ts'
 export type {
   AgentOptions,
@@ -64,7 +67,9 @@ export type { PublishedTool } from './tools/published.ts'
 export type { RetryRule } from './tools/retry.ts'
 export type { SourceStatus, ToolSource } from './tools/source.ts'
 export type { ToolFilter } from './tools/table.ts'
-export { ModelNames, type ModelNamesOptions } from './tools/model-names.ts'export type {
+export { ModelNames, type ModelNamesOptions } from './tools/model-names.ts'
+export { localSource } from './tools/local-source.ts'
+export type {
   Caller,
   CallOptions,
   Chunk,

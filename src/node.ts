@@ -1,4 +1,5 @@
 /** A node: opens the store, builds the rooms, listens, and stops it all in reverse. */
+import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { isAbsolute, join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -8,6 +9,8 @@ import { namesPrivateAddress } from './base/address.ts'
 import { createGuardedFetch, type GuardedFetch } from './base/guarded-fetch.ts'
 import { isObject, type JsonObject } from './base/json.ts'
 import { createLog, type Log } from './base/log.ts'
+import { processEnvironment } from './config.ts'
+import { McpServerRegistry } from './mcp/server-registry.ts'
 import type { NodeOptions, ToolModule } from './options.ts'
 import { ClientManager } from './peers/client-manager.ts'
 import { Discovery } from './peers/discovery.ts'
@@ -54,6 +57,8 @@ export interface Node {
   readonly peers: ClientManager
   /** What is known of the peers' tools: find them, ask again, be told of changes. */
   readonly remoteTools: RemoteToolRegistry
+  /** The MCP servers: look at their health, connect to them, add and remove them at run time. */
+  readonly mcpServers: McpServerRegistry
   /** What was skipped while the node was made: tool modules that could not be loaded, and the like. */
   readonly warnings: readonly string[]
   /** How many tasks run, and how many tools were abandoned because they did not stop. */
@@ -99,7 +104,7 @@ export async function createNode(options: NodeOptions): Promise<Node> {
   const template = await readTemplate(options, baseDir)
   const store = await openStore(storeOptions(options, baseDir))
   try {
-    return new RunningNode({ options, log, authenticator, registry, warnings, onMessage, template, store })
+    return new RunningNode({ options, baseDir, log, authenticator, registry, warnings, onMessage, template, store })
   } catch (error) {
     await store.close()
     throw error
@@ -108,6 +113,7 @@ export async function createNode(options: NodeOptions): Promise<Node> {
 
 interface Parts {
   readonly options: NodeOptions
+  readonly baseDir: string
   readonly log: Log
   readonly authenticator: ReturnType<typeof createAuthenticator>
   readonly registry: LocalToolRegistry
@@ -122,6 +128,7 @@ class RunningNode implements Node {
   readonly registry: LocalToolRegistry
   readonly peers: ClientManager
   readonly remoteTools: RemoteToolRegistry
+  readonly mcpServers: McpServerRegistry
   readonly warnings: readonly string[]
   readonly #options: NodeOptions
   readonly #log: Log
@@ -140,7 +147,7 @@ class RunningNode implements Node {
   #url = ''
   #stopping: Promise<void> | undefined
 
-  constructor({ options, log, authenticator, registry, warnings, onMessage, template, store }: Parts) {
+  constructor({ options, baseDir, log, authenticator, registry, warnings, onMessage, template, store }: Parts) {
     const { server = {} } = options
     const host = server.host ?? '127.0.0.1'
     this.#options = options
@@ -148,14 +155,21 @@ class RunningNode implements Node {
     this.#store = store
     this.#authenticator = authenticator
     this.registry = registry
-    this.warnings = warnings
     const self = options.agent.id
     this.peers = new ClientManager({ peers: options.peers ?? {}, log, enabled: options.features?.delegate ?? true })
     this.remoteTools = new RemoteToolRegistry({ clients: this.peers, self, log })
+    this.mcpServers = new McpServerRegistry({
+      servers: options.mcpServers ?? {},
+      log,
+      baseDir,
+      environment: options.environment ?? processEnvironment(),
+      clientInfo: { name: 'convoke', version: packageVersion() },
+    })
+    this.warnings = [...warnings, ...this.mcpServers.skipped]
     const guard = new DelegationGuard(self, { ...delegationLimits, ...options.delegation })
     this.tools = new ToolManager({
       registry,
-      sources: [this.remoteTools],
+      sources: [this.mcpServers, this.remoteTools],
       aliases: options.aliases ?? {},
       publish: options.publish ?? [],
       ...options.toolCalls,
@@ -311,6 +325,11 @@ class RunningNode implements Node {
     this.#authenticator.close()
     await this.#store.close()
   }
+}
+
+function packageVersion(): string {
+  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8')
+  return (JSON.parse(text) as { version: string }).version
 }
 
 function checkAgent({ agent }: NodeOptions): void {

@@ -1,4 +1,5 @@
 /** What a node is made from. The configuration file has the same shape; `config.ts` reads it into this. */
+import type { McpServerOptions } from './mcp/server-options.ts'
 import type { DiscoveryOptions } from './peers/discovery.ts'
 import type { PeerOptions } from './peers/peer.ts'
 import type { MessageHandler } from './server/message-handler.ts'
@@ -128,6 +129,11 @@ export interface NodeOptions {
   readonly agent: AgentOptions
   /** Other agents, by the id that their tools are called with here: `^[A-Za-z0-9_-]{1,64}$`. */
   readonly peers?: Readonly<Record<string, PeerOptions>>
+  /**
+   * MCP servers, by the id that their tools are called with here. The shape is the one of other hosts: a block of theirs
+   * works as it is. An id that is none gets a safe one, and a warning.
+   */
+  readonly mcpServers?: Readonly<Record<string, McpServerOptions>>
   readonly discovery?: DiscoveryOptions
   readonly delegation?: DelegationOptions
   readonly features?: {
@@ -149,4 +155,6 @@ export interface NodeOptions {
   readonly logLevel?: 'silent' | 'error' | 'warn' | 'info' | 'debug'
   /** What relative paths start from. Default: the working directory; the file's folder for a configuration file. */
   readonly baseDir?: string
+  /** The variables that programs of `mcpServers` get PATH, HOME and a few more from. Default: those of this process. */
+  readonly environment?: Readonly<Record<string, string | undefined>>
 }

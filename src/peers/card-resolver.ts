@@ -10,7 +10,7 @@ import { clip, excerpt } from '../tools/value.ts'
 import { PeerError } from './errors.ts'
 import { originOf, type Answer, type Exchange, type Link } from './link.ts'
 import type { Binding, PeerInfo, PeerVersion } from './peer.ts'
-import { SharedWork } from './shared-work.ts'
+import { SharedWork } from '../base/shared-work.ts'
 
 export const cardPath = '/.well-known/agent-card.json'
 /** Where cards were before A2A 0.3. */

@@ -36,7 +36,7 @@ import type {
   SendOptions,
 } from './peer.ts'
 import { retry } from './retry.ts'
-import { SharedWork } from './shared-work.ts'
+import { SharedWork } from '../base/shared-work.ts'
 import { JsonRpcTransport, RestTransport, type Method, type StreamMethod, type Transport } from './transport.ts'
 
 const defaults = {

@@ -4,7 +4,7 @@
  */
 import { ConvokeError } from '../base/errors.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
-import { stripControls } from '../base/text.ts'
+import { foreignNameRule, isForeignName } from '../tools/foreign.ts'
 import { prepareTool } from '../tools/validation.ts'
 import { KeyError } from '../tools/local.ts'
 import type { ToolSource } from '../tools/source.ts'
@@ -14,7 +14,7 @@ import type { PeerClient } from './client.ts'
 import { toPeerError, PeerError } from './errors.ts'
 import { createRemoteTool } from './remote-tool.ts'
 import { toRemoteToolInfo, type RemoteToolInfo } from './remote-tool-info.ts'
-import { SharedWork } from './shared-work.ts'
+import { SharedWork } from '../base/shared-work.ts'
 
 /** What a tool must be to be found. All that is given must fit. */
 export interface RemoteToolFilter {
@@ -97,7 +97,6 @@ interface Shelf {
 
 /** Most tools that are taken from one peer. */
 const maxTools = 10_000
-const maxNameLength = 128
 /** Most candidates that a message names. */
 const maxShown = 20
 
@@ -225,7 +224,7 @@ export class RemoteToolRegistry implements ToolSource {
       const found = new Map<string, RemoteToolInfo>()
       for (const tool of tools) {
         if (found.size === maxTools) break
-        if (found.has(tool.name) || !isName(tool.name)) continue
+        if (found.has(tool.name) || !isForeignName(tool.name)) continue
         found.set(tool.name, toRemoteToolInfo(tool, { id: peer, url }, shelf.entries.get(tool.name)?.info))
       }
       const skipped = tools.length - found.size
@@ -261,8 +260,8 @@ export class RemoteToolRegistry implements ToolSource {
    * none, `invalid_params` for a name that is none.
    */
   register(tool: RemoteToolRegistration): RemoteToolInfo {
-    if (!isName(tool.name)) {
-      const text = `The name of a peer's tool must be 1 to ${maxNameLength} visible characters, got ${excerpt(tool.name)}.`
+    if (!isForeignName(tool.name)) {
+      const text = `The name of a peer's tool must be ${foreignNameRule}, got ${excerpt(tool.name)}.`
       throw new ConvokeError('invalid_params', text)
     }
     const client = this.#clients.get(tool.peer)
@@ -429,12 +428,6 @@ function isBack(shelf: Shelf, client: PeerClient): boolean {
   if (shelf.state !== 'failed') return false
   const { state, lastSeen } = client.status
   return state === 'up' && lastSeen !== shelf.seenBefore
-}
-
-/** Names go into handles, messages and the definitions that models read: nothing invisible, and nothing endless. */
-function isName(name: string): boolean {
-  if (name === '' || name.length > maxNameLength) return false
-  return name.trim() === name && !/[\t\r\n]/.test(name) && stripControls(name) === name
 }
 
 /** The tool with its schemas compiled. Throws PeerError for those that cannot be: the tool is of no use, and all others are. */

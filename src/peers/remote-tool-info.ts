@@ -1,8 +1,8 @@
 /** What is known of a peer's tool. */
 import { createHash } from 'node:crypto'
 import { canonicalJson, type JsonObject } from '../base/json.ts'
-import { stripControls } from '../base/text.ts'
 import type { ToolDescriptor } from '../protocol/card.ts'
+import { cleanSchema, cleanText } from '../tools/foreign.ts'
 import type { JsonSchema, ToolTraits } from '../tools/tool.ts'
 
 /** A tool of a peer, as its card tells it. Texts and schemas are a stranger's. */
@@ -76,12 +76,12 @@ export function toRemoteToolInfo(
 ): RemoteToolInfo {
   const fields = {
     name: tool.name,
-    description: stripControls(tool.description),
+    description: cleanText(tool.description),
     agentId: peer.id,
     agentUrl: peer.url,
-    capabilities: tool.tags.map(stripControls),
-    parametersSchema: tool.inputSchema,
-    returnSchema: tool.outputSchema,
+    capabilities: tool.tags.map(cleanText),
+    parametersSchema: tool.inputSchema === undefined ? undefined : cleanSchema(tool.inputSchema),
+    returnSchema: tool.outputSchema === undefined ? undefined : cleanSchema(tool.outputSchema),
     traits: {
       readOnly: tool.annotations?.['readOnlyHint'] === true,
       idempotent: tool.annotations?.['idempotentHint'] === true,

@@ -1,6 +1,6 @@
 /** One piece of work for all who want it at the same time. */
-import { abortReason, onAbort } from '../base/abort.ts'
-import { ConvokeError } from '../base/errors.ts'
+import { abortReason, onAbort } from './abort.ts'
+import { ConvokeError } from './errors.ts'
 
 interface Running<T> {
   readonly result: Promise<T>

@@ -1,0 +1,383 @@
+/** One live connection to one MCP server, from the handshake to its end. It does not come back: its server opens another. */
+import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import type { ProgressCallback, RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js'
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
+import {
+  ElicitRequestSchema,
+  LoggingMessageNotificationSchema,
+  ResultSchema,
+  ToolListChangedNotificationSchema,
+} from '@modelcontextprotocol/sdk/types.js'
+import { abortReason, onAbort } from '../base/abort.ts'
+import { ConvokeError } from '../base/errors.ts'
+import { createGuardedFetch, NetworkError } from '../base/guarded-fetch.ts'
+import type { JsonObject } from '../base/json.ts'
+import type { Logger } from '../base/logger.ts'
+import { cleanText } from '../tools/foreign.ts'
+import type { Progress } from '../tools/tool.ts'
+import { clip } from '../tools/value.ts'
+import { connectionLost, SessionLost, toMcpFailure, type ErrorPlace } from './call-errors.ts'
+import { createSseTransport, HttpTransport, statusOf } from './http-transport.ts'
+import { Questions, type Asked } from './questions.ts'
+import type { HttpSettings, ServerSettings } from './server-options.ts'
+import { StdioTransport, type Environment } from './stdio-transport.ts'
+
+export interface ConnectionOptions {
+  readonly settings: ServerSettings
+  readonly environment: Environment
+  readonly log: Logger
+  /** Takes the server's secrets out of a text. */
+  readonly redact: (text: string) => string
+  /** What the server is told that it talks to. */
+  readonly clientInfo: { readonly name: string; readonly version: string }
+  /** The server has other tools now. */
+  readonly onListChanged: () => void
+  /** The connection ended by itself, and why. Heard once, and not after `close`. */
+  readonly onLost: (connection: Connection, error: ConvokeError) => void
+}
+
+/** A call under way. */
+export interface McpCall extends Asked {
+  readonly tool: { readonly name: string; readonly isRepeatable: boolean }
+  /** Stops the call; the server is told. Undefined where nothing ever does. */
+  readonly signal: AbortSignal | undefined
+  readonly onProgress: (progress: Progress) => void
+}
+
+/** What a server says of itself. */
+export interface ServerInfo {
+  readonly name: string
+  readonly version: string
+}
+
+/** Longer no timer runs. Calls have limits of their own, which end them by their signal. */
+const noTimeoutMs = 2_147_483_647
+const maxPages = 1_000
+const maxListed = 20_000
+const maxStderrLines = 20
+/** Words of one progress message that are passed on. */
+const maxProgressMessage = 1_000
+
+/** What carries the messages, and how it ends. */
+interface Carrier {
+  readonly transport: Transport
+  readonly name: 'stdio' | 'http' | 'sse'
+  readonly stdio?: StdioTransport
+  readonly http?: HttpTransport
+  /** Ends what the transport stands on. */
+  release(): Promise<void>
+}
+
+export class Connection {
+  readonly #options: ConnectionOptions
+  readonly #carrier: Carrier
+  readonly #client: Client
+  readonly #questions: Questions
+  /** Calls over streamable HTTP by the keys of their streams. */
+  readonly #keyed = new Map<string, McpCall>()
+  /** The last lines of the server's stderr: they say why it ended. */
+  readonly #said: string[]
+  #nextKey = 0
+  #closing: Promise<void> | undefined
+  #lostBy: ConvokeError | undefined
+
+  /** Connects and shakes hands. Throws what {@link toMcpFailure} gives, or the reason of the signal; nothing is left running then. */
+  static async open(options: ConnectionOptions, signal: AbortSignal): Promise<Connection> {
+    const { settings } = options
+    const { transport } = settings
+    if (transport.type !== 'auto') return await Connection.#open(options, transport.type, signal)
+    try {
+      return await Connection.#open(options, 'http', signal)
+    } catch (error) {
+      const status = error instanceof ConvokeError ? statusOf(error.cause) : undefined
+      // The specification's own way to tell an old server: it does not take the POST. These say something else.
+      const isOld = status !== undefined && status >= 400 && status < 500 && ![401, 403, 408, 429].includes(status)
+      if (!isOld || signal.aborted) throw error
+      return await Connection.#open(options, 'sse', signal)
+    }
+  }
+
+  static async #open(
+    options: ConnectionOptions,
+    kind: 'stdio' | 'http' | 'sse',
+    signal: AbortSignal,
+  ): Promise<Connection> {
+    const connection = new Connection(options, kind)
+    try {
+      await connection.#connect(signal)
+      return connection
+    } catch (error) {
+      const failure = signal.aborted ? abortReason(signal) : connection.#failure(error, undefined)
+      await connection.close()
+      throw failure
+    }
+  }
+
+  private constructor(options: ConnectionOptions, kind: 'stdio' | 'http' | 'sse') {
+    const { settings, log, clientInfo } = options
+    this.#options = options
+    this.#said = []
+    this.#questions = new Questions(settings.id, log)
+    this.#client = new Client(clientInfo, {
+      capabilities: { elicitation: { form: {}, url: {} } },
+      // Schemas are checked by our own validator; the SDK's would be made for nothing.
+      jsonSchemaValidator: {
+        getValidator: () => () => {
+          throw new Error('The SDK validates nothing here.')
+        },
+      },
+    })
+    this.#carrier = this.#carry(kind)
+    this.#listen()
+  }
+
+  /** Why the connection ended by itself. */
+  get lost(): ConvokeError | undefined {
+    return this.#lostBy
+  }
+
+  get transport(): Carrier['name'] {
+    return this.#carrier.name
+  }
+
+  /** The id of the server's process, if it is one of ours that runs. */
+  get pid(): number | undefined {
+    return this.#carrier.stdio?.pid
+  }
+
+  get info(): ServerInfo | undefined {
+    const given = this.#client.getServerVersion()
+    return given === undefined
+      ? undefined
+      : { name: clip(cleanText(given.name), 200), version: clip(cleanText(given.version), 100) }
+  }
+
+  /** How many calls are under way. */
+  get calls(): number {
+    return this.#questions.calls
+  }
+
+  /** All pages of the server's tools, as it tells them. */
+  async listTools(signal: AbortSignal): Promise<unknown[]> {
+    if (this.#client.getServerCapabilities()?.tools === undefined) return []
+    const tools: unknown[] = []
+    const seen = new Set<string>()
+    for (let cursor: string | undefined, page = 0; page < maxPages && tools.length < maxListed; page++) {
+      const params: { cursor?: string } = cursor === undefined ? {} : { cursor }
+      const result = await this.#ask({ method: 'tools/list', params }, signal)
+      const { tools: listed, nextCursor } = result
+      if (!Array.isArray(listed)) throw this.#wrong('answered tools/list with something that has no tools')
+      // One by one: the arguments of a call are bounded.
+      for (const tool of listed) tools.push(tool)
+      if (typeof nextCursor !== 'string' || nextCursor === '') return tools
+      if (seen.has(nextCursor)) throw this.#wrong('lists its tools in a circle')
+      seen.add((cursor = nextCursor))
+    }
+    this.#options.log.warn(
+      { server: this.#options.settings.id, tools: tools.length },
+      'An MCP server lists tools without end; the first are taken.',
+    )
+    return tools
+  }
+
+  /**
+   * Calls a tool and resolves with the result as the server gives it. An abort tells the server, and rejects at once.
+   * Throws what {@link toMcpFailure} gives, and {@link SessionLost} where the server has not looked at the call.
+   */
+  async call(params: JsonObject, call: McpCall): Promise<JsonObject> {
+    let isAnswered = false
+    const { http } = this.#carrier
+    const key = http === undefined ? undefined : String(this.#nextKey++)
+    // One of its own: the SDK never lets go of a signal, and tells the server when it aborts long after the answer.
+    const stop = new AbortController()
+    const stopListening =
+      call.signal === undefined ? undefined : onAbort(call.signal, () => stop.abort(call.signal?.reason))
+    try {
+      const free = this.#questions.free(stop.signal)
+      if (free !== undefined) await free
+      if (stop.signal.aborted) throw abortReason(stop.signal)
+      this.#questions.begin(call)
+      if (key !== undefined) this.#keyed.set(key, call)
+      const result = await this.#client.request(
+        { method: 'tools/call', params: { name: call.tool.name, arguments: params } },
+        ResultSchema,
+        {
+          // Without a listener no token is sent, and servers say nothing.
+          onprogress: (progress) => call.onProgress(toProgress(progress)),
+          signal: stop.signal,
+          timeout: noTimeoutMs,
+          ...(key === undefined ? {} : { relatedRequestId: key }),
+        },
+      )
+      isAnswered = true
+      return result as JsonObject
+    } catch (error) {
+      if (stop.signal.aborted) throw abortReason(stop.signal)
+      isAnswered = true
+      throw this.#failure(error, call.tool)
+    } finally {
+      stopListening?.()
+      this.#questions.end(call, isAnswered)
+      if (key !== undefined) {
+        this.#keyed.delete(key)
+        http?.endCall(key)
+      }
+    }
+  }
+
+  /** Throws where the server does not answer in time. */
+  async ping(timeoutMs: number): Promise<void> {
+    try {
+      await this.#client.request({ method: 'ping' }, ResultSchema, { timeout: timeoutMs })
+    } catch (error) {
+      throw this.#failure(error, undefined)
+    }
+  }
+
+  /** Ends the connection, and the server's process. Calls under way fail. Never rejects. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    try {
+      await this.#carrier.http?.terminate()
+      await this.#client.close()
+      await this.#carrier.transport.close()
+    } catch (error) {
+      this.#options.log.debug(
+        { server: this.#options.settings.id, error },
+        'A connection to an MCP server ended badly.',
+      )
+    } finally {
+      await this.#carrier.release()
+    }
+  }
+
+  #carry(kind: Carrier['name']): Carrier {
+    const { settings, environment, log, redact } = this.#options
+    const { transport } = settings
+    if (transport.type === 'stdio') {
+      const onLine = (line: string): void => {
+        const text = redact(cleanText(line))
+        this.#said.push(text)
+        if (this.#said.length > maxStderrLines) this.#said.shift()
+        log.debug({ server: settings.id }, text)
+      }
+      const stdio = new StdioTransport(transport, { environment, onLine })
+      return { transport: stdio, name: 'stdio', stdio, release: () => stdio.close() }
+    }
+    return this.#carryHttp(kind, transport)
+  }
+
+  #carryHttp(kind: Carrier['name'], settings: HttpSettings): Carrier {
+    const { connectTimeoutMs } = this.#options.settings
+    const fetch = createGuardedFetch({ allowPrivate: settings.allowPrivate, connectTimeoutMs })
+    const onLost = (error: Error): void => this.#lost(connectionLost(this.#place(undefined), error))
+    const release = (): Promise<void> => fetch.close()
+    if (kind === 'sse') return { transport: createSseTransport(settings, fetch, onLost), name: 'sse', release }
+    const http = new HttpTransport(settings, fetch, onLost)
+    return { transport: http, name: 'http', http, release }
+  }
+
+  #listen(): void {
+    const { log, settings, redact, onListChanged } = this.#options
+    const server = settings.id
+    const client = this.#client
+    client.onerror = (error) =>
+      log.debug({ server, reason: redact(clip(error.message, 1_000)) }, 'Something went wrong with an MCP server.')
+    client.onclose = () => this.#lost(connectionLost(this.#place(undefined)))
+    client.setNotificationHandler(ToolListChangedNotificationSchema, onListChanged)
+    client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => {
+      const { level, logger, data } = params
+      const text = typeof data === 'string' ? data : JSON.stringify(data)
+      log.debug(
+        { server, level, ...(logger === undefined ? {} : { logger }) },
+        redact(clip(cleanText(text ?? ''), 4_000)),
+      )
+    })
+    client.setRequestHandler(ElicitRequestSchema, (request, { requestId, signal }) => {
+      const key = this.#carrier.http?.askerOf(requestId)
+      return this.#questions.answer(request, key === undefined ? undefined : this.#keyed.get(key), signal)
+    })
+  }
+
+  async #connect(signal: AbortSignal): Promise<void> {
+    const { connectTimeoutMs } = this.#options.settings
+    // What starts a process cannot be stopped half-way by the SDK, which listens to the signal from the handshake on.
+    const stopListening = onAbort(signal, () => void this.#carrier.transport.close())
+    try {
+      await this.#client.connect(this.#carrier.transport, { timeout: connectTimeoutMs })
+    } finally {
+      stopListening()
+    }
+    if (signal.aborted) throw abortReason(signal)
+  }
+
+  async #ask(request: { method: string; params: { cursor?: string } }, signal: AbortSignal): Promise<JsonObject> {
+    const stop = new AbortController()
+    const stopListening = onAbort(signal, () => stop.abort(signal.reason))
+    const options: RequestOptions = { signal: stop.signal, timeout: this.#options.settings.connectTimeoutMs }
+    try {
+      return (await this.#client.request(request, ResultSchema, options)) as JsonObject
+    } catch (error) {
+      throw signal.aborted ? abortReason(signal) : this.#failure(error, undefined)
+    } finally {
+      stopListening()
+    }
+  }
+
+  #wrong(what: string): ConvokeError {
+    return new ConvokeError('peer_failed', `The MCP server ${this.#options.settings.id} ${what}.`)
+  }
+
+  /** The failure of a request. One that says that the connection is of no more use ends it. */
+  #failure(error: unknown, tool: McpCall['tool'] | undefined): ConvokeError {
+    if (this.#isForgotten(error)) {
+      const lost = new SessionLost(this.#options.settings.id, error)
+      this.#lost(lost)
+      return lost
+    }
+    const failure = toMcpFailure(error, this.#place(tool))
+    // Nobody listens there any more.
+    if (failure instanceof NetworkError && !failure.sent) this.#lost(failure)
+    return failure
+  }
+
+  /** 404 is what the specification says of a session that is not known; many servers answer 400. */
+  #isForgotten(error: unknown): boolean {
+    if (this.#carrier.name !== 'sse' && this.#carrier.http?.sessionId === undefined) return false
+    const status = statusOf(error)
+    return status === 404 || (status === 400 && error instanceof Error && /session/i.test(error.message))
+  }
+
+  #place(tool: McpCall['tool'] | undefined): ErrorPlace {
+    const { settings, redact } = this.#options
+    const { stdio } = this.#carrier
+    const last = this.#said.at(-1)
+    const ending = stdio?.ending
+    return {
+      server: settings.id,
+      redact,
+      ...(tool === undefined ? {} : { tool }),
+      ...(ending === undefined
+        ? {}
+        : { ending: last === undefined ? ending : `${ending} (it last wrote: ${clip(last, 500)})` }),
+    }
+  }
+
+  #lost(error: ConvokeError): void {
+    if (this.#lostBy !== undefined || this.#closing !== undefined) return
+    this.#lostBy = error
+    this.#options.onLost(this, error)
+  }
+}
+
+function toProgress({ progress, total, message }: Parameters<ProgressCallback>[0]): Progress {
+  return {
+    progress,
+    ...(typeof total === 'number' ? { total } : {}),
+    ...(typeof message === 'string' ? { message: clip(cleanText(message), maxProgressMessage) } : {}),
+  }
+}

@@ -1,0 +1,490 @@
+/**
+ * One configured MCP server: its one connection, opened when it is first needed and again after it was lost, and the
+ * tools that it was last known to have.
+ */
+import { abortReason, firstOf, pause } from '../base/abort.ts'
+import { ConvokeError } from '../base/errors.ts'
+import { NetworkError } from '../base/network-error.ts'
+import type { JsonObject } from '../base/json.ts'
+import type { Logger } from '../base/logger.ts'
+import { SharedWork } from '../base/shared-work.ts'
+import { prepareTool } from '../tools/validation.ts'
+import type { SourceStatus } from '../tools/source.ts'
+import type { Tool } from '../tools/tool.ts'
+import { clip, closest, excerpt } from '../tools/value.ts'
+import { SessionLost } from './call-errors.ts'
+import { Connection, type McpCall, type ServerInfo } from './connection.ts'
+import { readListing, type McpToolInfo, type Problem } from './listing.ts'
+import { createMcpTool } from './mcp-tool.ts'
+import { createRedactor } from './redact.ts'
+import { secretsOf, type ServerSettings } from './server-options.ts'
+import type { Environment } from './stdio-transport.ts'
+
+export interface McpServerContext {
+  readonly environment: Environment
+  readonly log: Logger
+  /** What servers are told that they talk to. */
+  readonly clientInfo: { readonly name: string; readonly version: string }
+  /** Hears of each change of the known tools. */
+  readonly onChange: () => void
+}
+
+/** How a server is. Nothing in it is a secret. */
+export interface McpServerHealth {
+  readonly id: string
+  /** `idle`: not connected, and no reason to be; the next call connects. */
+  readonly state: 'idle' | 'connecting' | 'up' | 'down' | 'disabled'
+  readonly transport: 'stdio' | 'http' | 'sse'
+  readonly tools: number
+  /** How often it was connected to again. */
+  readonly restarts: number
+  /** Why it is down. */
+  readonly lastError?: string
+  /** When the state began, in milliseconds since 1970. */
+  readonly since: number
+  readonly serverInfo?: ServerInfo
+  /** The id of its process, where it is one of ours that runs. */
+  readonly pid?: number
+}
+
+interface Entry {
+  readonly info: McpToolInfo
+  readonly tool: Tool
+  /** Its schemas are compiled. */
+  isReady: boolean
+  /** Why it cannot be used. */
+  problem: string | undefined
+}
+
+const pingTimeoutMs = 10_000
+/** After a failure to connect; doubles with each further one. */
+const firstBackoffMs = 500
+const maxBackoffMs = 30_000
+/** How many lost connections in how long are replaced at once. A server that dies more often waits. */
+const maxLosses = 10
+const lossWindowMs = 60_000
+/** Changes of a list come in bursts: each is waited for this long, in milliseconds. */
+const gatherMs = 50
+
+export class McpServer {
+  readonly settings: ServerSettings
+  readonly #context: McpServerContext
+  readonly #redact: (text: string) => string
+  readonly #connecting = new SharedWork<Connection>()
+  readonly #discovering = new SharedWork<void>()
+  readonly #entries = new Map<string, Entry>()
+  /** Connections that are being ended. */
+  readonly #ending = new Set<Promise<void>>()
+  readonly #closed = new AbortController()
+  #connection: Connection | undefined
+  #state: 'idle' | 'connecting' | 'up' | 'down' = 'idle'
+  #since = Date.now()
+  #lastTransport: 'stdio' | 'http' | 'sse' | undefined
+  #info: ServerInfo | undefined
+  #connections = 0
+  #lastFailure: ConvokeError | undefined
+  #failures = 0
+  #losses: number[] = []
+  /** Before this no call connects, in milliseconds since 1970. */
+  #notBefore = 0
+  #pinging: NodeJS.Timeout | undefined
+  #idling: NodeJS.Timeout | undefined
+  /** A lookup has asked the server, or somebody has told it to. */
+  #isAttempted = false
+  #discovery: SourceStatus['state'] = 'never'
+  #lastDiscovery: number | undefined
+  #lastError: ConvokeError | undefined
+  #problems: readonly Problem[] = []
+  /** The server may have other tools than those that are known. */
+  #isStale = false
+  #refreshing: Promise<void> | undefined
+
+  constructor(settings: ServerSettings, context: McpServerContext) {
+    this.settings = settings
+    this.#context = context
+    this.#redact = createRedactor(secretsOf(settings))
+  }
+
+  get health(): McpServerHealth {
+    const { id, transport, isDisabled } = this.settings
+    const pid = this.#connection?.pid
+    const failure = this.#state === 'down' ? this.#lastFailure : undefined
+    return {
+      id,
+      state: isDisabled ? 'disabled' : this.#state,
+      transport: this.#lastTransport ?? (transport.type === 'auto' ? 'http' : transport.type),
+      tools: this.list().length,
+      restarts: Math.max(0, this.#connections - 1),
+      ...(failure === undefined ? {} : { lastError: failure.message }),
+      since: this.#since,
+      ...(this.#info === undefined ? {} : { serverInfo: this.#info }),
+      ...(pid === undefined ? {} : { pid }),
+    }
+  }
+
+  get status(): SourceStatus {
+    const problems = [
+      ...this.#problems,
+      ...[...this.#entries].flatMap(([name, { problem }]) =>
+        problem === undefined ? [] : [{ name, reason: problem }],
+      ),
+    ]
+    return {
+      state: this.#discovery,
+      tools: this.list().length,
+      ...(this.#lastDiscovery === undefined ? {} : { lastDiscovery: this.#lastDiscovery }),
+      ...(this.#lastError === undefined ? {} : { lastError: this.#lastError }),
+      ...(problems.length === 0 ? {} : { problems }),
+    }
+  }
+
+  /** The tools that are known and can be used, in the server's order. */
+  list(): Tool[] {
+    const usable: Tool[] = []
+    for (const { tool, problem } of this.#entries.values()) if (problem === undefined) usable.push(tool)
+    return usable
+  }
+
+  /** As {@link ToolSource.resolve}. */
+  resolve(name: string, signal?: AbortSignal): Tool | Promise<Tool> {
+    const entry = this.#entries.get(name)
+    if (entry !== undefined) return this.#ready(entry)
+    if (this.settings.isDisabled || (this.#isAttempted && !this.#discovering.isRunning)) throw this.#missing(name)
+    return this.#resolveLater(name, signal)
+  }
+
+  async #resolveLater(name: string, signal: AbortSignal | undefined): Promise<Tool> {
+    try {
+      await this.discover(signal)
+    } catch {
+      // A lookup is silent about it; the status and the cause of what is thrown now tell.
+    }
+    const entry = this.#entries.get(name)
+    if (entry === undefined) throw this.#missing(name)
+    return this.#ready(entry)
+  }
+
+  /** Asks the server for its tools now, connecting to it if need be. Rejects with why that failed; the known tools stay. */
+  discover(signal?: AbortSignal): Promise<void> {
+    return this.#discovering.run((stop) => this.#discover(stop), signal)
+  }
+
+  async #discover(signal: AbortSignal): Promise<void> {
+    const { settings } = this
+    try {
+      const connection = await this.connect(signal)
+      this.#isStale = false
+      const { tools, problems } = readListing(await connection.listTools(signal), (name) => settings.wants(name))
+      this.#isAttempted = true
+      this.#discovery = 'ok'
+      this.#lastError = undefined
+      this.#lastDiscovery = Date.now()
+      this.#tellProblems(problems)
+      this.#replace(tools)
+    } catch (error) {
+      const failure = ConvokeError.from(error)
+      // Nobody wanted to know any more, which says nothing of the server.
+      if (signal.aborted || this.#closed.signal.aborted) throw failure
+      this.#isAttempted = true
+      this.#discovery = 'failed'
+      this.#lastError = failure
+      this.#lastDiscovery = Date.now()
+      this.#context.log.warn(
+        { server: settings.id, error: failure },
+        'The tools of an MCP server could not be found out.',
+      )
+      throw failure
+    }
+  }
+
+  /** Forgets the tools, and that they were asked for. */
+  invalidate(): void {
+    this.#isAttempted = false
+    this.#discovery = 'never'
+    this.#lastError = undefined
+    this.#problems = []
+    if (this.#entries.size === 0) return
+    this.#entries.clear()
+    this.#context.onChange()
+  }
+
+  /** The connection, opened now if there is none. Throws why it cannot be. */
+  async connect(signal?: AbortSignal): Promise<Connection> {
+    if (this.#closed.signal.aborted) throw abortReason(this.#closed.signal)
+    if (this.settings.isDisabled) throw this.#disabled()
+    return this.#connection ?? (await this.#connecting.run((stop) => this.#open(stop), signal))
+  }
+
+  /** Calls a tool. A call that the server has certainly not looked at goes out once more, over a new connection. */
+  async call(params: JsonObject, call: McpCall): Promise<JsonObject> {
+    clearTimeout(this.#idling)
+    try {
+      for (let isFirst = true; ; isFirst = false) {
+        const connection = this.#connection ?? (await this.#reconnect(call.signal))
+        try {
+          return await connection.call(params, call)
+        } catch (error) {
+          const isUntouched = error instanceof SessionLost || (error instanceof NetworkError && !error.sent)
+          if (!isFirst || !isUntouched) throw error
+        }
+      }
+    } finally {
+      this.#idle()
+    }
+  }
+
+  /** Ends the connection and the server's process; calls under way fail. What is called afterwards fails. */
+  async close(): Promise<void> {
+    if (!this.#closed.signal.aborted) {
+      this.#closed.abort(
+        new ConvokeError('unavailable', `The connection to the MCP server ${this.settings.id} is closed.`),
+      )
+      this.#end('idle')
+      this.#entries.clear()
+    }
+    await Promise.all([...this.#ending, this.#refreshing])
+  }
+
+  async #reconnect(signal: AbortSignal | undefined): Promise<Connection> {
+    const waitMs = this.#notBefore - Date.now()
+    if (waitMs > 0 && !this.#connecting.isRunning) {
+      const why = this.#lastFailure === undefined ? '' : ` ${this.#lastFailure.message}`
+      const text = `The MCP server ${this.settings.id} is down, and is tried again in ${Math.ceil(waitMs / 1000)} s.${why}`
+      throw new ConvokeError('unavailable', text, { cause: this.#lastFailure, retryAfterMs: waitMs })
+    }
+    const connection = await this.connect(signal)
+    // Another process, or another session, may have other tools.
+    if (this.#isStale) this.#refresh()
+    return connection
+  }
+
+  async #open(signal: AbortSignal): Promise<Connection> {
+    const { settings } = this
+    const { environment, log, clientInfo } = this.#context
+    this.#enter('connecting')
+    const stop = firstOf(signal, this.#closed.signal)
+    const opening = Connection.open(
+      {
+        settings,
+        environment,
+        log,
+        clientInfo,
+        redact: this.#redact,
+        onListChanged: () => {
+          this.#isStale = true
+          this.#refresh()
+        },
+        onLost: (connection, error) => this.#lost(connection, error),
+      },
+      stop.signal,
+    )
+    // Whoever closes the server waits for what is being opened, too: there may be a process already.
+    this.#track(opening)
+    try {
+      const connection = await opening
+      if (connection.lost !== undefined) {
+        this.#track(connection.close())
+        throw connection.lost
+      }
+      this.#opened(connection)
+      return connection
+    } catch (error) {
+      const failure = ConvokeError.from(error)
+      if (stop.signal.aborted) {
+        this.#enter('idle')
+        throw failure
+      }
+      this.#failures++
+      this.#notBefore = Date.now() + Math.min(firstBackoffMs * 2 ** (this.#failures - 1), maxBackoffMs)
+      this.#fail(failure, 'An MCP server cannot be connected to.')
+      throw failure
+    } finally {
+      stop.end()
+    }
+  }
+
+  #opened(connection: Connection): void {
+    this.#connection = connection
+    this.#connections++
+    this.#failures = 0
+    this.#notBefore = 0
+    this.#lastFailure = undefined
+    this.#lastTransport = connection.transport
+    this.#info = connection.info
+    if (this.#connections > 1) this.#isStale = true
+    this.#enter('up')
+    const { pingIntervalMs } = this.settings
+    if (pingIntervalMs > 0) this.#pinging = setInterval(() => void this.#ping(connection), pingIntervalMs).unref()
+    this.#idle()
+  }
+
+  /** A connection ended by itself. The next call opens another; one that is lost again and again has to wait. */
+  #lost(connection: Connection, error: ConvokeError): void {
+    if (this.#connection !== connection) return
+    const now = Date.now()
+    this.#losses = [...this.#losses.filter((each) => each > now - lossWindowMs), now]
+    const [oldest = now] = this.#losses
+    if (this.#losses.length > maxLosses) this.#notBefore = oldest + lossWindowMs
+    this.#end('down')
+    this.#fail(error, 'An MCP server is gone.')
+  }
+
+  #fail(error: ConvokeError, message: string): void {
+    this.#lastFailure = error
+    this.#enter('down')
+    this.#context.log.warn({ server: this.settings.id, error }, message)
+  }
+
+  #end(state: 'idle' | 'down'): void {
+    const connection = this.#connection
+    clearInterval(this.#pinging)
+    clearTimeout(this.#idling)
+    this.#connection = undefined
+    this.#enter(state)
+    if (connection !== undefined) this.#track(connection.close())
+  }
+
+  #track(work: Promise<unknown>): void {
+    const ended = work.then(
+      () => {},
+      () => {},
+    )
+    this.#ending.add(ended)
+    void ended.then(() => this.#ending.delete(ended))
+  }
+
+  #enter(state: 'idle' | 'connecting' | 'up' | 'down'): void {
+    if (this.#state === state) return
+    this.#state = state
+    this.#since = Date.now()
+  }
+
+  async #ping(connection: Connection): Promise<void> {
+    // One that works may have no time to say so.
+    if (connection.calls > 0) return
+    try {
+      await connection.ping(pingTimeoutMs)
+    } catch (error) {
+      const failure = ConvokeError.from(error)
+      // Whoever answers with an error is there.
+      if (failure.code !== 'timeout' && failure.code !== 'network') return
+      if (connection.calls === 0) this.#lost(connection, failure)
+    }
+  }
+
+  #idle(): void {
+    const { idleMs } = this.settings
+    if (idleMs === undefined || this.#connection === undefined || this.#connection.calls > 0) return
+    clearTimeout(this.#idling)
+    this.#idling = setTimeout(() => {
+      if (this.#connection?.calls === 0) this.#end('idle')
+    }, idleMs).unref()
+  }
+
+  /** Asks for the tools again, once for all who say so meanwhile. Its failure stands in the status. */
+  #refresh(): void {
+    if (!this.#isAttempted || this.#closed.signal.aborted) return
+    this.#refreshing ??= this.#refreshNow().finally(() => {
+      this.#refreshing = undefined
+    })
+  }
+
+  async #refreshNow(): Promise<void> {
+    await pause(gatherMs, this.#closed.signal)
+    // A change during the listing may not be in it.
+    while (this.#isStale && this.#isAttempted && !this.#closed.signal.aborted) {
+      // A server that is down is asked when it is connected to again.
+      if (this.#connection === undefined) return
+      try {
+        await this.discover(this.#closed.signal)
+      } catch {
+        return
+      }
+      if (this.#isStale) await pause(gatherMs, this.#closed.signal)
+    }
+  }
+
+  #replace(found: ReadonlyMap<string, McpToolInfo>): void {
+    const before = new Map(this.#entries)
+    this.#entries.clear()
+    let isChanged = before.size !== found.size
+    for (const [name, info] of found) {
+      const known = before.get(name)
+      // The same tool object as long as nothing has changed: its schemas are compiled once.
+      const isSame = known?.info.fingerprint === info.fingerprint
+      this.#entries.set(name, isSame ? known : { info, tool: this.#toTool(info), isReady: false, problem: undefined })
+      if (!isSame) isChanged = true
+    }
+    if (isChanged) this.#context.onChange()
+  }
+
+  #toTool(info: McpToolInfo): Tool {
+    return createMcpTool({
+      server: this.settings.id,
+      info,
+      timeoutMs: this.settings.timeoutMs,
+      redact: this.#redact,
+      call: (params, call) => this.call(params, call),
+      onStale: () => {
+        this.#isStale = true
+        this.#refresh()
+      },
+    })
+  }
+
+  /** The tool with its schemas compiled. One whose schemas cannot be is of no use, and all others are. */
+  #ready(entry: Entry): Tool {
+    const { tool, info } = entry
+    if (!entry.isReady && entry.problem === undefined) {
+      try {
+        prepareTool(tool)
+        entry.isReady = true
+      } catch (error) {
+        entry.problem = error instanceof Error ? error.message : String(error)
+        this.#tellProblems([{ name: info.name, reason: entry.problem }], this.#problems)
+        this.#context.onChange()
+      }
+    }
+    if (entry.problem === undefined) return tool
+    throw this.#unusable(info.name, entry.problem)
+  }
+
+  #tellProblems(problems: readonly Problem[], kept: readonly Problem[] = problems): void {
+    const known = new Set(this.#problems.map(({ name, reason }) => `${name} ${reason}`))
+    this.#problems = kept
+    for (const { name, reason } of problems) {
+      if (known.has(`${name} ${reason}`)) continue
+      const tool = `${this.settings.id}.${name}`
+      this.#context.log.warn({ tool, reason }, `The tool "${tool}" cannot be used: ${reason}`)
+    }
+  }
+
+  #unusable(name: string, reason: string): ConvokeError {
+    return new ConvokeError(
+      'not_found',
+      `The tool "${this.settings.id}.${name}" cannot be used: ${clip(reason, 1_000)}`,
+    )
+  }
+
+  #disabled(): ConvokeError {
+    return new ConvokeError('not_found', `The MCP server ${this.settings.id} is disabled in the configuration.`)
+  }
+
+  #missing(name: string): ConvokeError {
+    const { id, isDisabled } = this.settings
+    if (isDisabled) return this.#disabled()
+    const problem = this.#problems.find((each) => each.name === name)
+    if (problem !== undefined) return this.#unusable(name, problem.reason)
+    const lastError = this.#lastError
+    if (lastError !== undefined) {
+      const text = `There is no tool ${excerpt(name)} at ${id}, as far as is known: ${id} could not be asked (${lastError.code}).`
+      return new ConvokeError('not_found', text, { cause: lastError, retryable: lastError.retryable })
+    }
+    if (!this.settings.wants(name)) {
+      return new ConvokeError('not_found', `The tool ${excerpt(name)} of ${id} is left out by the configuration.`)
+    }
+    const similar = closest(name, [...this.#entries.keys()])
+    const hint = similar === undefined ? '' : ` Did you mean "${similar}"?`
+    return new ConvokeError('not_found', `There is no tool ${excerpt(name)} at ${id}.${hint}`)
+  }
+}
