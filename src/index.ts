@@ -85,3 +85,23 @@ export type {
   ToolTraits,
   ToolValue,
 } from './tools/tool.ts'
+export {
+  executeBatch,
+  type BatchOptions,
+  type BatchResult,
+  type BatchSpace,
+  type CallAnswer,
+  type CallDebug,
+  type NameTable,
+} from './tools/batch.ts'
+export { CallHistory, type CallRecord } from './tools/call-history.ts'
+export type { ModelCall } from './tools/model-call.ts'
+export {
+  toAnthropicBlocks,
+  toOpenAiMessages,
+  type AnthropicToolResult,
+  type OpenAiToolMessage,
+} from './tools/model-messages.ts'
+export type { Reference } from './tools/references.ts'
+export { Toolbox, type ForcedTool, type RunContext, type ToolboxOptions } from './tools/toolbox.ts'
+export { toModelText, type ModelTextOptions } from './tools/truncate.ts'

@@ -172,7 +172,8 @@ function standardJsonSchema(name: string, source: StandardSchema, side: Side): J
   }
 }
 
-const traitKeys = ['category', 'tags', 'readOnly', 'idempotent', 'timeoutMs', 'concurrency', 'published', 'prompt']
+const flags = ['readOnly', 'idempotent', 'published', 'exclusive', 'capability', 'takeControl']
+const traitKeys = ['category', 'tags', 'timeoutMs', 'concurrency', 'enabled', 'evaluationChecks', 'prompt', ...flags]
 const promptKeys = ['system', 'user', 'reminder']
 /** The longest that a timer of Node can be set to: 24.8 days. */
 const maxTimeoutMs = 2 ** 31 - 1
@@ -182,11 +183,16 @@ function toTraits(name: string, traits: unknown): ToolTraits {
     wrong(`The trait \`${key}\` of the tool "${name}" must be ${what}, got ${excerpt(value)}.`)
   if (!isObject(traits)) throw wrong(`The \`traits\` of the tool "${name}" must be an object, got ${excerpt(traits)}.`)
   checkKeys(name, traits, traitKeys, 'traits')
-  const { category, tags, timeoutMs, concurrency } = traits
+  const { category, timeoutMs, concurrency, enabled } = traits
   if (category !== undefined && (typeof category !== 'string' || category === ''))
     throw must('category', 'a text', category)
-  if (tags !== undefined && !(Array.isArray(tags) && tags.every((tag) => typeof tag === 'string' && tag !== ''))) {
-    throw must('tags', 'an array of texts', tags)
+  for (const key of ['tags', 'evaluationChecks']) {
+    const texts = traits[key]
+    if (
+      texts !== undefined &&
+      !(Array.isArray(texts) && texts.every((text) => typeof text === 'string' && text !== ''))
+    )
+      throw must(key, 'an array of texts', texts)
   }
   if (timeoutMs !== undefined && !(typeof timeoutMs === 'number' && timeoutMs > 0 && timeoutMs <= maxTimeoutMs)) {
     throw must('timeoutMs', `milliseconds above 0 and up to ${maxTimeoutMs}`, timeoutMs)
@@ -194,7 +200,9 @@ function toTraits(name: string, traits: unknown): ToolTraits {
   if (concurrency !== undefined && !(Number.isSafeInteger(concurrency) && Number(concurrency) >= 1)) {
     throw must('concurrency', 'an integer of 1 or more', concurrency)
   }
-  for (const key of ['readOnly', 'idempotent', 'published']) {
+  if (enabled !== undefined && typeof enabled !== 'boolean' && typeof enabled !== 'function')
+    throw must('enabled', 'true, false or a function that says so', enabled)
+  for (const key of flags) {
     if (traits[key] !== undefined && typeof traits[key] !== 'boolean') throw must(key, 'true or false', traits[key])
   }
   const { prompt, ...others } = traits

@@ -29,6 +29,16 @@ export interface ToolTraits {
   readonly published?: boolean
   /** What a language model is told of the tool beyond its description. */
   readonly prompt?: ToolPrompt
+  /** Whether a model is offered the tool at all; a function is asked at the start of each run. Default: true. */
+  readonly enabled?: boolean | (() => boolean)
+  /** Offered to a model only when the user chose it, and then alone. Default: false. */
+  readonly exclusive?: boolean
+  /** Offered to a model in every run while it is enabled, whatever the user chose. Default: false. */
+  readonly capability?: boolean
+  /** Takes over from the model that calls it: it is called alone, or its whole round is refused. Default: false. */
+  readonly takeControl?: boolean
+  /** What an answer that used this tool is to be checked for, in the words of whoever checks: `hallucination`. */
+  readonly evaluationChecks?: readonly string[]
 }
 
 /** Texts for a language model. `toolPrompts` puts those of several tools together. */

@@ -1,0 +1,495 @@
+/** A model's round of calls: all of them answered, in order, whatever becomes of each. */
+import { abortReason, onAbort } from '../base/abort.ts'
+import { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from '../base/errors.ts'
+import { inTurns } from '../base/in-turns.ts'
+import { canonicalJson, cloneJson, isObject, type JsonObject } from '../base/json.ts'
+import { silentLog, type Logger } from '../base/logger.ts'
+import { Content, isContent } from '../protocol/content.ts'
+import { asConvokeError } from './failure.ts'
+import type { CallRecord } from './call-history.ts'
+import type { ToolCallOptions, ToolResult } from './manager.ts'
+import { readModelCall, type ModelCall } from './model-call.ts'
+import { findReferences, type Reference } from './references.ts'
+import type { Tool, ToolValue } from './tool.ts'
+import { checkMaxChars, defaultMaxChars, toModelText } from './truncate.ts'
+import { clip, closest, excerpt, findNotJson } from './value.ts'
+
+/** What a round runs over; a ToolManager is one. */
+export interface BatchSpace {
+  tryCall(name: string, params?: unknown, options?: ToolCallOptions): Promise<ToolResult>
+  /** The tool if it is known. Never asks anybody. */
+  get?(name: string): Tool | undefined
+  /** The known tools: for the name that was probably meant. */
+  list?(): readonly Tool[]
+  /** The tools of this moment. A round keeps to them, whatever changes while it runs. */
+  snapshot?(): BatchSpace
+}
+
+/** Names as models have them, in place of the handles of tools; `ModelNames` is such a table. */
+export interface NameTable {
+  nameOf(handle: string): string
+  handleOf(name: string): string | undefined
+}
+
+export interface BatchOptions {
+  /** Most calls of a round that are carried out, duplicates counted once: the first ones. A whole number of 1 or more; default 10. */
+  readonly limit?: number
+  /** How many run at once. A whole number of 1 or more; default 8. */
+  readonly concurrency?: number
+  /** Longest `content` of an answer, in characters. Default: 20,000. */
+  readonly maxChars?: number
+  /** Stops the calls under way; the others are not begun. All are answered at once. */
+  readonly signal?: AbortSignal
+  /** What each call is made with: `caller`, `ask`, `timeoutMs` and the like. */
+  readonly callOptions?: Omit<ToolCallOptions, 'signal'>
+  /** Turns the names of the model's calls into handles. Default: they are the same. */
+  readonly names?: NameTable
+  /** The only tools that may be called. Default: all of the space. */
+  readonly tools?: readonly Tool[]
+  /** The handles of those that the model was forced to call; for `debug`. */
+  readonly forced?: readonly string[]
+  /** Each answered call is pushed to it: a CallHistory, or an array. */
+  readonly history?: { push(record: CallRecord): unknown }
+  readonly log?: Logger
+}
+
+/** What a model is told of one of its calls, and what those around it want to know. */
+export interface CallAnswer {
+  /** The call's own id; `call_N`, N its place in the round, where it had none. */
+  readonly id: string
+  /** As the model named the tool; the empty text where it named none. */
+  readonly name: string
+  /** The handle of the tool. */
+  readonly tool: string
+  readonly success: boolean
+  /** For the model: the result as text, or `{error, error_type, retryable, issues?}` as JSON. Truncated. */
+  readonly content: string
+  /** The result, whole. */
+  readonly data?: ToolValue
+  readonly error?: string
+  readonly errorType?: ErrorCode
+  readonly retry?: RetryPolicy & { readonly retryAfterMs?: number }
+  /** What is wrong with the arguments, or the result. */
+  readonly issues?: readonly Issue[]
+  /** There where the answer is that of an earlier call with the same name and arguments. */
+  readonly deduplicated?: true
+  /** Whether the tool space was called for this answer. */
+  readonly executed: boolean
+  readonly references: readonly Reference[]
+  readonly debug: CallDebug
+}
+
+export interface CallDebug {
+  readonly is_exclusive: boolean
+  readonly is_forced: boolean
+  readonly is_sub_agent?: true
+  readonly is_mcp?: true
+  /** In seconds, three decimals. */
+  readonly execution_time_s: number
+}
+
+export interface BatchResult {
+  /** One for each call, in the order of the calls. */
+  readonly answers: readonly CallAnswer[]
+  /** Sentences on what of the round was left out. */
+  readonly warnings: readonly string[]
+  /** The `evaluationChecks` of the executed tools, each once. */
+  readonly evaluationChecks: readonly string[]
+  /** Those of all answers, each once. */
+  readonly references: readonly Reference[]
+}
+
+/** What became of a call. Several answers may tell of it. */
+type Outcome =
+  | { readonly success: true; readonly data: ToolValue }
+  | {
+      readonly success: false
+      readonly error: string
+      readonly errorType: ErrorCode
+      readonly retry: RetryPolicy & { readonly retryAfterMs?: number }
+      readonly issues?: readonly Issue[]
+    }
+
+interface Planned {
+  readonly id: string
+  readonly name: string
+  readonly handle: string
+  readonly params: JsonObject
+  tool: Tool | undefined
+  /** The call whose answer is this one's too. */
+  readonly original: Planned | undefined
+  outcome: Outcome | undefined
+  executed: boolean
+  seconds: number
+}
+
+/**
+ * Carries out a model's round of calls and answers each, in their order.
+ *
+ * - Calls of the same tool with the same arguments, whatever the order of their keys, run once; each id is answered.
+ * - Of what is left the first `limit` run; the others are answered with the reason.
+ * - A tool with the trait `takeControl` runs when it is the only call of its round; with others beside it nothing runs,
+ *   and each is answered with what to do.
+ * - What cannot be called, fails, throws or answers in a wrong shape is answered with the reason, validation issues included.
+ *
+ * Rejects only with `config`, for options that are wrong; never for what a model or a tool does.
+ */
+export async function executeBatch(
+  space: BatchSpace,
+  calls: readonly (ModelCall | null | undefined)[],
+  options: BatchOptions = {},
+): Promise<BatchResult> {
+  const { limit = 10, concurrency = 8, maxChars = defaultMaxChars } = options
+  checkCount('limit', limit)
+  checkCount('concurrency', concurrency)
+  checkMaxChars(maxChars)
+  return await new Round(space, calls, { ...options, limit, concurrency, maxChars }).run()
+}
+
+/** Throws `config` unless the value is a whole number of 1 or more. */
+export function checkCount(name: string, value: unknown): void {
+  if (Number.isSafeInteger(value) && Number(value) >= 1) return
+  throw new ConvokeError('config', `\`${name}\` must be a whole number of 1 or more, got ${excerpt(value)}.`)
+}
+
+type Settings = BatchOptions & Required<Pick<BatchOptions, 'limit' | 'concurrency' | 'maxChars'>>
+
+class Round {
+  readonly #space: BatchSpace
+  /** The tools that may be called, by handle; undefined where all may. */
+  readonly #allowed: ReadonlyMap<string, Tool> | undefined
+  readonly #settings: Settings
+  readonly #log: Logger
+  readonly #calls: readonly Planned[]
+  readonly #warnings: string[] = []
+
+  constructor(space: BatchSpace, calls: unknown, settings: Settings) {
+    this.#space = space.snapshot?.() ?? space
+    const { tools, log = silentLog } = settings
+    this.#allowed = tools && new Map(tools.map((tool) => [tool.name, tool]))
+    this.#settings = settings
+    this.#log = log
+    if (Array.isArray(calls)) this.#calls = this.#plan(calls)
+    else {
+      this.#calls = []
+      this.#warn({}, `A round of calls must be an array, got ${calls === null ? 'null' : excerpt(calls)}.`)
+    }
+  }
+
+  async run(): Promise<BatchResult> {
+    const { concurrency, signal } = this.#settings
+    this.#refuseTakeover()
+    this.#refuseBeyondLimit()
+    const open = this.#calls.filter(({ outcome, original }) => outcome === undefined && original === undefined)
+    await inTurns(open, concurrency, async (call) => {
+      if (signal?.aborted === true) call.outcome = notBegun(signal)
+      else await this.#execute(call)
+    })
+    const answers = this.#calls.map((call) => this.#answer(call))
+    this.#record(answers)
+    return {
+      answers,
+      warnings: this.#warnings,
+      evaluationChecks: [
+        ...new Set(
+          this.#calls.flatMap(({ executed, tool }) => (executed ? (tool?.traits.evaluationChecks ?? []) : [])),
+        ),
+      ],
+      references: unique(answers.flatMap(({ references }) => references)),
+    }
+  }
+
+  #plan(calls: readonly unknown[]): Planned[] {
+    const read = calls.map(readModelCall)
+    const taken = new Set(read.flatMap(({ id }) => (id === undefined ? [] : [id])))
+    const originals = new Map<string, Planned>()
+    let duplicates = 0
+    const planned = read.map(({ id, name, params, problem }, i) => {
+      const handle = this.#settings.names?.handleOf(name) ?? name
+      const key = problem === undefined ? `${handle}\n${canonicalJson(params)}` : undefined
+      const original = key === undefined ? undefined : originals.get(key)
+      if (original !== undefined) duplicates++
+      const call: Planned = {
+        id: id ?? freeId(i + 1, taken),
+        name,
+        handle,
+        params,
+        tool: name === '' ? undefined : this.#find(handle),
+        original,
+        outcome: problem && failure('invalid_params', problem.message, problem.issues),
+        executed: false,
+        seconds: 0,
+      }
+      if (key !== undefined && original === undefined) originals.set(key, call)
+      if (call.outcome === undefined && this.#allowed !== undefined && call.tool === undefined)
+        call.outcome = failure('not_found', this.#missing(call))
+      return call
+    })
+    if (duplicates > 0) {
+      const what = duplicates === 1 ? '1 call repeats another' : `${duplicates} calls repeat others`
+      this.#warn(
+        { duplicates },
+        `${what} of the round, by name and arguments; the tool is called once for all of them.`,
+      )
+    }
+    return planned
+  }
+
+  #find(handle: string): Tool | undefined {
+    if (this.#allowed !== undefined) return this.#allowed.get(handle)
+    try {
+      return this.#space.get?.(handle)
+    } catch {
+      // Whether there is such a tool the call itself will say.
+      return undefined
+    }
+  }
+
+  #refuseTakeover(): void {
+    const calls = this.#calls.filter(({ original }) => original === undefined)
+    const taker = calls.find(({ tool }) => tool?.traits.takeControl === true)
+    if (taker === undefined || calls.length === 1) return
+    for (const call of calls) {
+      const takes = call.tool?.traits.takeControl === true
+      const advice = takes
+        ? `the tool "${call.name}" takes control and cannot run beside other calls. Call it alone, after the others.`
+        : `the tool "${taker.name}" of the same round takes control and stood in the way. Make this call again without it, and call "${taker.name}" alone afterwards.`
+      call.outcome = failure('conflict', `Not executed: ${advice}`)
+    }
+    this.#warn(
+      { tool: taker.handle, calls: calls.length },
+      `The tool "${taker.name}" takes control and was called beside others; nothing of the round was executed.`,
+    )
+  }
+
+  #refuseBeyondLimit(): void {
+    const { limit } = this.#settings
+    const open = this.#calls.filter(({ outcome, original }) => outcome === undefined && original === undefined)
+    const beyond = open.slice(limit)
+    if (beyond.length === 0) return
+    const advice = `A round may have ${limit} calls, and this one had ${open.length}. Call it again in the next round if it is still needed.`
+    for (const call of beyond) call.outcome = failure('rate_limited', `not executed: limit ${limit}. ${advice}`)
+    this.#warn(
+      { limit, calls: open.length },
+      `The round has ${open.length} calls and may have ${limit}; the first ${limit} are executed.`,
+    )
+  }
+
+  async #execute(call: Planned): Promise<void> {
+    const { signal, callOptions } = this.#settings
+    const options: ToolCallOptions = { ...callOptions, ...(signal === undefined ? {} : { signal }) }
+    const startedAt = performance.now()
+    call.executed = true
+    try {
+      // The params are the call's own: defaults are merged in.
+      const result: unknown = await untilAborted(
+        signal,
+        // In a function of its own, so that a space that throws at once rejects like any other.
+        (async () => await this.#space.tryCall(call.handle, cloneJson(call.params), options))(),
+      )
+      call.outcome = this.#check(call, result)
+    } catch (error) {
+      call.outcome = this.#caught(call, error)
+    }
+    call.seconds = Math.round(performance.now() - startedAt) / 1000
+  }
+
+  /** What a space answered, if it has the shape of an answer. */
+  #check(call: Planned, result: unknown): Outcome {
+    const wrong = (what: string): Outcome => {
+      this.#log.warn(
+        { tool: call.handle },
+        `The call of the tool "${call.name}" was answered in a wrong shape: ${what}.`,
+      )
+      return failure('invalid_result', `The tool "${call.name}" answered in a wrong shape: ${what}.`)
+    }
+    if (!isObject(result)) return wrong(`expected an object { success, … }, got ${excerpt(result)}`)
+    if (result['success'] === true) {
+      const { data } = result
+      if (data instanceof Uint8Array) return { success: true, data }
+      const notJson = isContent(data) ? findWrongPart(data) : findNotJson(data)
+      if (notJson === undefined) return { success: true, data: data as ToolValue }
+      return wrong(`the result is no value at "${notJson.path}": ${notJson.message}`)
+    }
+    if (result['success'] !== false)
+      return wrong(`\`success\` must be true or false, got ${excerpt(result['success'])}`)
+    const { error, errorType, issues, retry } = result as Partial<Extract<ToolResult, { success: false }>>
+    if (typeof error !== 'string') return wrong(`\`error\` must be a text, got ${excerpt(error)}`)
+    const code = typeof errorType === 'string' && Object.hasOwn(errorCodes, errorType) ? errorType : 'tool_failed'
+    if (code === 'not_found' && call.tool === undefined && this.#find(call.handle) === undefined)
+      return failure(code, this.#missing(call, error), issues)
+    return {
+      ...failure(code, error, Array.isArray(issues) ? issues : undefined),
+      ...(isObject(retry) ? { retry } : {}),
+    }
+  }
+
+  #caught(call: Planned, error: unknown): Outcome {
+    const { signal } = this.#settings
+    const known = asConvokeError(error)
+    if (known !== undefined) return failure(known.code, known.message, known.issues, known)
+    if (signal?.aborted === true) return toFailure(abortReason(signal))
+    this.#log.warn({ tool: call.handle, err: error }, `The call of the tool "${call.name}" threw.`)
+    const said = error instanceof Error && error.message !== '' ? clip(error.message, 4000) : undefined
+    return failure('tool_failed', `The tool "${call.name}" failed${said === undefined ? '.' : `: ${said}`}`)
+  }
+
+  /** `found` is what the space said of it. */
+  #missing({ name, handle }: Planned, found = `There is no tool ${excerpt(name)} here.`): string {
+    let known: readonly Tool[] = []
+    try {
+      known = this.#settings.tools ?? this.#space.list?.() ?? []
+    } catch {
+      // A name that was probably meant is help, not an answer.
+    }
+    const meant = suggest(
+      handle,
+      known.map((tool) => tool.name),
+    )
+    if (meant === undefined) return found
+    return `${found} Did you mean "${this.#settings.names?.nameOf(meant) ?? meant}"?`
+  }
+
+  #answer(call: Planned): CallAnswer {
+    const { original = call } = call
+    const outcome = original.outcome ?? failure('internal', 'This call was not answered.')
+    const { executed, seconds, tool } = original
+    return {
+      id: call.id,
+      name: call.name,
+      tool: call.handle,
+      content: this.#content(call, outcome),
+      ...outcome,
+      ...(original === call ? {} : { deduplicated: true }),
+      executed: executed && original === call,
+      references: outcome.success ? findReferences(outcome.data) : [],
+      debug: {
+        is_exclusive: tool?.traits.exclusive === true,
+        is_forced: this.#settings.forced?.includes(call.handle) ?? false,
+        ...(tool?.kind === 'a2a' ? { is_sub_agent: true } : {}),
+        ...(tool?.kind === 'mcp' ? { is_mcp: true } : {}),
+        execution_time_s: seconds,
+      },
+    }
+  }
+
+  #content(call: Planned, outcome: Outcome): string {
+    const { maxChars } = this.#settings
+    if (outcome.success) return toModelText(outcome.data, { maxChars })
+    const { error, errorType, retry, issues } = outcome
+    const body: JsonObject = { error, error_type: errorType, retryable: retry.retryable === true }
+    if (call.name !== '') body['tool'] = call.name
+    if (issues !== undefined && issues.length > 0) {
+      body['issues'] = issues.flatMap(({ path, message }) =>
+        typeof path === 'string' && typeof message === 'string' ? [{ path, message }] : [],
+      )
+    }
+    return toModelText(body, { maxChars })
+  }
+
+  #record(answers: readonly CallAnswer[]): void {
+    const { history } = this.#settings
+    if (history === undefined) return
+    const at = Date.now()
+    try {
+      answers.forEach(({ id, name, tool, success, executed, content, errorType }, i) =>
+        history.push({
+          id,
+          name,
+          tool,
+          arguments: this.#calls[i]?.params ?? {},
+          success,
+          executed,
+          content,
+          ...(errorType === undefined ? {} : { errorType }),
+          at,
+        }),
+      )
+    } catch (error) {
+      // The answers are worth more than their record.
+      this.#log.error({ err: error }, 'The calls of a round could not be added to the history.')
+    }
+  }
+
+  #warn(details: object, message: string): void {
+    this.#warnings.push(message)
+    this.#log.warn(details, message)
+  }
+}
+
+/** What is wrong with Content that may not have been made by its constructor. */
+function findWrongPart(content: Content): Issue | undefined {
+  try {
+    for (const { data } of new Content(content.parts).parts) {
+      const notJson = data === undefined ? undefined : findNotJson(data)
+      if (notJson !== undefined) return notJson
+    }
+    return undefined
+  } catch (error) {
+    return { path: '', message: error instanceof Error ? error.message : String(error) }
+  }
+}
+
+function failure(
+  errorType: ErrorCode,
+  error: string,
+  issues?: readonly Issue[],
+  { retryable, retryAfterMs }: { readonly retryable?: boolean; readonly retryAfterMs?: number | undefined } = {},
+): Extract<Outcome, { success: false }> {
+  const preset = errorCodes[errorType]
+  return {
+    success: false,
+    error,
+    errorType,
+    retry: {
+      ...preset,
+      retryable: retryable ?? preset.retryable,
+      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    },
+    ...(issues === undefined ? {} : { issues }),
+  }
+}
+
+function toFailure(error: ConvokeError): Outcome {
+  return failure(error.code, error.message, error.issues, error)
+}
+
+function notBegun(signal: AbortSignal): Outcome {
+  const { code, message } = abortReason(signal)
+  return failure(code, `Not executed: ${message}`)
+}
+
+/** The work's value, or the reason of the signal as soon as that aborts, whether the work heeds it or not. */
+async function untilAborted<Value>(signal: AbortSignal | undefined, work: Promise<Value>): Promise<Value> {
+  if (signal === undefined) return await work
+  let stopListening = (): void => {}
+  try {
+    return await new Promise<Value>((resolve, reject) => {
+      stopListening = onAbort(signal, () => reject(abortReason(signal)))
+      work.then(resolve, reject)
+    })
+  } finally {
+    stopListening()
+  }
+}
+
+function freeId(position: number, taken: Set<string>): string {
+  let id = `call_${position}`
+  while (taken.has(id)) id += '_'
+  taken.add(id)
+  return id
+}
+
+/** The handle that was probably meant: the same name at some service, or one that is spelt much like it. */
+function suggest(handle: string, known: readonly string[]): string | undefined {
+  const bare = handle.slice(handle.indexOf('.') + 1)
+  const elsewhere = known.find((name) => name.slice(name.indexOf('.') + 1) === bare)
+  if (elsewhere !== undefined) return elsewhere
+  const initial = handle.charAt(0).toLowerCase()
+  // Of very many only some are compared; a first letter is seldom what is wrong.
+  return closest(handle, known.length <= 200 ? known : known.filter((name) => name.charAt(0).toLowerCase() === initial))
+}
+
+function unique(references: readonly Reference[]): Reference[] {
+  return [...new Map(references.map((reference) => [canonicalJson(reference), reference])).values()]
+}
