@@ -37,6 +37,8 @@ import { DelegationGuard } from './tools/delegation.ts'
 import { loadTools } from './tools/load.ts'
 import { LocalToolRegistry } from './tools/local.ts'
 import { ToolManager } from './tools/manager.ts'
+import { Pins, pinsPath } from './tools/pins.ts'
+import { ToolPolicy } from './tools/policy.ts'
 import type { Tool } from './tools/tool.ts'
 
 /** One way into the node. */
@@ -173,6 +175,12 @@ class RunningNode implements Node {
       aliases: options.aliases ?? {},
       publish: options.publish ?? [],
       ...options.toolCalls,
+      ...(options.toolPolicy === undefined ? {} : { policy: new ToolPolicy(options.toolPolicy) }),
+      pins: new Pins({
+        ...options.pins,
+        file: pinsPath(options.pins, { store: storeOptions(options, baseDir).url, baseDir }),
+        log,
+      }),
       guard,
       log,
     })

@@ -6,6 +6,8 @@ import type { MessageHandler } from './server/message-handler.ts'
 import type { ToolHooks } from './tools/hooks.ts'
 import type { CallLimits } from './tools/limits.ts'
 import type { RetryRule } from './tools/retry.ts'
+import type { PinSettings } from './tools/pins.ts'
+import type { PolicyRule } from './tools/policy.ts'
 import type { Tool } from './tools/tool.ts'
 import type { ResultMode } from './tools/validation.ts'
 
@@ -149,6 +151,13 @@ export interface NodeOptions {
   readonly aliases?: Readonly<Record<string, string>>
   /** What stands around each call of a tool, whichever way it comes. */
   readonly toolCalls?: ToolCallSettings
+  /**
+   * Who may call which tool with which arguments; the first rule that matches decides. Without rules every call is
+   * allowed; where there are some and none matches, the call is denied. The node's own calls count too.
+   */
+  readonly toolPolicy?: readonly PolicyRule[]
+  /** What becomes of tools of peers and MCP servers that say something else than when they were first seen. */
+  readonly pins?: PinSettings
   /** Answers messages that name no tool. */
   readonly onMessage?: MessageHandler
   /** `silent`, `error`, `warn`, `info`, `debug`. Default: `warn` for `createNode`, `info` for `convoke serve`. */

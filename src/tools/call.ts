@@ -10,7 +10,7 @@ import { toFailure } from './failure.ts'
 import { Hooked, runAfter, runBefore } from './hooks.ts'
 import type { Leave } from './limits.ts'
 import { bare, type Pipeline } from './pipeline.ts'
-import { approvalQuestion, checkApproval } from './policy.ts'
+import { approvalQuestion, checkApproval } from './approval.ts'
 import { retryDelay, retryRuleFor } from './retry.ts'
 import type { Chunk, Tool, ToolContext, ToolValue } from './tool.ts'
 import { checkChunk, checkParams, checkResult } from './validation.ts'
@@ -140,7 +140,7 @@ async function permit(
   const { decision, reason } = policy.decide({ caller: context.caller, tool, params, agent: path?.[path.length - 1] })
   if (decision === 'allow') return
   if (decision === 'deny') {
-    throw new ConvokeError('forbidden', `"${context.caller.id}" may not call the tool "${tool.name}" so: ${reason}`)
+    throw new ConvokeError('forbidden', `The tool "${tool.name}" may not be called so: ${reason}`)
   }
   let answer
   try {

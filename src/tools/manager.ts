@@ -128,6 +128,8 @@ export class ToolManager implements ToolSpace {
   readonly #published: Published
   readonly #search = new ToolSearch()
   #table: ToolTable | undefined
+  /** How often pins have changed. */
+  #pinChanges = 0
   #closing: Promise<void> | undefined
 
   /** Throws `config` where two sources are for the same service. */
@@ -147,12 +149,13 @@ export class ToolManager implements ToolSpace {
       table: () => this.#now(),
     })
     checkServices(this.#sources)
+    // Before anybody else hears of it: the tools are others then.
+    pins?.onChange(() => this.#pinChanges++)
   }
 
   /** Goes up with each change of the tools. */
   get revision(): number {
-    const { revision = 0 } = this.#pins ?? {}
-    return this.#sources.reduce((sum, source) => sum + source.revision, revision)
+    return this.#sources.reduce((sum, source) => sum + source.revision, this.#pinChanges)
   }
 
   /** Calls the listener after each change of the tools. Returns how to take it back. */
@@ -374,7 +377,8 @@ export class ToolManager implements ToolSpace {
     if (this.#pins === undefined) return tool
     const pins = this.#pins
     const check = (each: Tool): Tool => {
-      pins.admit(each)
+      const verdict = pins.check(each)
+      if (verdict.state === 'quarantined') throw new ConvokeError('forbidden', verdict.reason)
       return each
     }
     return tool instanceof Promise ? tool.then(check) : check(tool)

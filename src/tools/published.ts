@@ -102,6 +102,8 @@ export class Published {
 
   #isFor({ name, tool }: PublishedTool, caller: Caller | undefined): boolean {
     if (caller !== undefined && !allows(caller, `tool:${name}`)) return false
-    return this.#options.policy?.visible(caller, tool) ?? true
+    const { policy } = this.#options
+    if (policy === undefined) return true
+    return caller === undefined ? policy.visibleToAny(tool) : policy.visible(caller, tool)
   }
 }

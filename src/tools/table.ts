@@ -32,7 +32,7 @@ export class ToolTable {
     const quarantined: string[] = []
     const all = sources.flatMap((source) => source.list())
     for (const tool of all) {
-      if (pins !== undefined && serviceOf(tool) !== '' && pins.check(tool).state === 'quarantined') {
+      if (pins?.check(tool).state === 'quarantined') {
         quarantined.push(tool.name)
       } else if (this.#byHandle.has(tool.name)) {
         log.warn({ tool: tool.name }, `There is a tool "${tool.name}" already; another one of that name is not used.`)
