@@ -61,6 +61,8 @@ export interface Node {
   readonly remoteTools: RemoteToolRegistry
   /** The MCP servers: look at their health, connect to them, add and remove them at run time. */
   readonly mcpServers: McpServerRegistry
+  /** What is remembered of the tools of others since they were first seen; approve changes here. */
+  readonly pins: Pins
   /** What was skipped while the node was made: tool modules that could not be loaded, and the like. */
   readonly warnings: readonly string[]
   /** How many tasks run, and how many tools were abandoned because they did not stop. */
@@ -131,6 +133,7 @@ class RunningNode implements Node {
   readonly peers: ClientManager
   readonly remoteTools: RemoteToolRegistry
   readonly mcpServers: McpServerRegistry
+  readonly pins: Pins
   readonly warnings: readonly string[]
   readonly #options: NodeOptions
   readonly #log: Log
@@ -169,6 +172,11 @@ class RunningNode implements Node {
     })
     this.warnings = [...warnings, ...this.mcpServers.skipped]
     const guard = new DelegationGuard(self, { ...delegationLimits, ...options.delegation })
+    this.pins = new Pins({
+      ...options.pins,
+      file: pinsPath(options.pins, { store: storeOptions(options, baseDir).url, baseDir }),
+      log,
+    })
     this.tools = new ToolManager({
       registry,
       sources: [this.mcpServers, this.remoteTools],
@@ -176,11 +184,7 @@ class RunningNode implements Node {
       publish: options.publish ?? [],
       ...options.toolCalls,
       ...(options.toolPolicy === undefined ? {} : { policy: new ToolPolicy(options.toolPolicy) }),
-      pins: new Pins({
-        ...options.pins,
-        file: pinsPath(options.pins, { store: storeOptions(options, baseDir).url, baseDir }),
-        log,
-      }),
+      pins: this.pins,
       guard,
       log,
     })
