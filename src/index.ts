@@ -48,6 +48,23 @@ export { defineTool } from './tools/define.ts'
 export { toOpenAi, toParameters, type OpenAiTool, type ParameterSchema } from './tools/definitions.ts'
 export { KeyError, LocalToolRegistry, ValueError, type McpStyleTool, type ToolFilter } from './tools/local.ts'
 export { ToolManager, type ToolCallOptions, type ToolManagerOptions, type ToolResult } from './tools/manager.ts'
+export {
+  runPlan,
+  type Planned,
+  type Planner,
+  type PlanOptions,
+  type PlanResult,
+  type PlanState,
+  type PlanStep,
+  type PlanTools,
+  type ReplyStep,
+  type StepMeta,
+  type StepOutcome,
+  type ToolStep,
+} from './tools/planner.ts'
+export { createServerTool, type ServerTool, type ServerToolOptions } from './tools/server-tool.ts'
+export { ToolBase } from './tools/tool-base.ts'
+export { toolTypes } from './tools/tool.ts'
 export type {
   Caller,
   CallOptions,

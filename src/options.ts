@@ -2,15 +2,11 @@
 import type { DiscoveryOptions } from './peers/discovery.ts'
 import type { PeerOptions } from './peers/peer.ts'
 import type { MessageHandler } from './server/message-handler.ts'
+import type { ToolEntry } from './tools/load.ts'
+import type { ToolBase } from './tools/tool-base.ts'
 import type { Tool } from './tools/tool.ts'
 
-/** A tool module by path: every exported tool, or one export, perhaps under another name. */
-export interface ToolModule {
-  /** Relative to `baseDir`. */
-  readonly module: string
-  readonly export?: string
-  readonly name?: string
-}
+export type { ToolEntry as ToolModule } from './tools/load.ts'
 
 /** A bearer token or API key, kept as a hash. `convoke token` makes one. */
 export interface TokenOptions {
@@ -121,7 +117,8 @@ export interface NodeOptions {
   }
   readonly server?: ServerOptions
   readonly store?: StoreSettings
-  readonly tools?: readonly (Tool | ToolModule)[]
+  /** Tools as `defineTool` or a class makes them, and modules of tools. */
+  readonly tools?: readonly (Tool | ToolBase | ToolEntry)[]
   /** Answers messages that name no tool. */
   readonly onMessage?: MessageHandler
   /** `silent`, `error`, `warn`, `info`, `debug`. Default: `warn` for `createNode`, `info` for `convoke serve`. */

@@ -8,7 +8,8 @@ import { isDefinedTool, toRun } from './define.ts'
 import { createSpace } from './invoke.ts'
 import { describeIssues } from './issues.ts'
 import { checkInputSchema, checkSchema } from './schema-check.ts'
-import type { Caller, JsonSchema, Tool, ToolKind, ToolSpace, ToolValue } from './tool.ts'
+import { isToolInstance, toolOfInstance, type ToolBase } from './tool-base.ts'
+import type { CallOptions, Caller, JsonSchema, Tool, ToolContext, ToolKind, ToolSpace, ToolValue } from './tool.ts'
 import { excerpt } from './value.ts'
 
 /** No tool of that name. */
@@ -28,7 +29,8 @@ export class ValueError extends ConvokeError {
 /** A tool in the shape of a registry of MCP-style tools. Without a schema it takes any object, and is never published. */
 export interface McpStyleTool {
   readonly name: string
-  call(args: JsonObject): unknown
+  /** Does the work, and may be an async or a generator function. The context brings the stop signal and the like; without a registry there is none. */
+  call(args: JsonObject, context?: ToolContext): unknown
   readonly description?: string
   readonly input_schema?: JsonSchema
 }
@@ -92,7 +94,7 @@ export class LocalToolRegistry {
    * Adds a tool. A name that is taken throws `config`, unless `replace` says otherwise; a tool of the MCP-style shape
    * replaces by default. Calls under way go on with the tool they began with. Throws TypeError for what is no tool.
    */
-  register(tool: Tool | McpStyleTool, options: { readonly replace?: boolean } = {}): void {
+  register(tool: Tool | ToolBase | McpStyleTool, options: { readonly replace?: boolean } = {}): void {
     const entry = toEntry(tool)
     const { name } = entry.tool
     const replace = options.replace ?? !('run' in tool)
@@ -162,10 +164,13 @@ export class LocalToolRegistry {
     return Object.fromEntries(usable.map(({ tool, description }) => [tool.name, description]))
   }
 
-  /** Resolves with the tool's result. What the tool throws comes through as it is; an unknown name is a KeyError. */
-  async call(name: string, args: unknown = {}): Promise<ToolValue> {
+  /**
+   * Resolves with the tool's result. What the tool throws comes through as it is; an unknown name is a KeyError. A call
+   * that is stopped rejects at once, with `canceled` or `timeout`.
+   */
+  async call(name: string, args: unknown = {}, options?: CallOptions): Promise<ToolValue> {
     try {
-      return await this.#space.call(name, args)
+      return await this.#space.call(name, args, options)
     } catch (error) {
       throw error instanceof ToolFailure ? error.thrown : error
     }
@@ -176,7 +181,7 @@ export class LocalToolRegistry {
    * with or without `op: 'call'`, calls one. Rejects with ValueError for another `op` or a name that is no name, with
    * TypeError for arguments that are no object and for requests of any other shape.
    */
-  async execute(request?: unknown): Promise<ToolValue | Record<string, ToolDescription>> {
+  async execute(request?: unknown, options?: CallOptions): Promise<ToolValue | Record<string, ToolDescription>> {
     if (request === undefined || request === null || request === 'describe') return this.describe()
     if (!isObject(request)) {
       throw new TypeError(
@@ -190,7 +195,7 @@ export class LocalToolRegistry {
     if (typeof name !== 'string' || name === '')
       throw new ValueError(`\`name\` must name a tool, got ${excerpt(name)}.`)
     if (!isObject(args)) throw new TypeError(`\`arguments\` must be an object, got ${excerpt(args)}.`)
-    return await this.call(name, args)
+    return await this.call(name, args, options)
   }
 
   #prepare(entry: Entry): void {
@@ -216,6 +221,7 @@ export class LocalToolRegistry {
 }
 
 function toEntry(given: unknown): Entry {
+  if (isToolInstance(given)) return toolEntry(toolOfInstance(given))
   if (isObject(given) && typeof given['run'] === 'function') return toolEntry(given as unknown as Tool)
   const name = isObject(given) ? given['name'] : undefined
   if (!isObject(given) || typeof name !== 'string' || name === '' || typeof given['call'] !== 'function') {
@@ -241,7 +247,7 @@ function mcpStyleEntry(given: McpStyleTool): Entry {
     input: hasSchema ? input_schema : { type: 'object' },
     kind: 'custom',
     traits: hasSchema ? {} : { published: false },
-    run: toRun((args) => given.call(args as JsonObject)),
+    run: toRun((args, context) => given.call(args as JsonObject, context)),
   }
   return { tool, description: { description, input_schema }, ready: false, problem: problemOf(tool) }
 }
