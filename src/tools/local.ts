@@ -97,7 +97,7 @@ export class LocalToolRegistry {
   register(tool: Tool | ToolBase | McpStyleTool, options: { readonly replace?: boolean } = {}): void {
     const entry = toEntry(tool)
     const { name } = entry.tool
-    const replace = options.replace ?? !('run' in tool)
+    const replace = options.replace ?? isMcpStyle(tool)
     if (!replace && this.#entries.has(name)) {
       const message = `There is a tool "${name}" already. Give one of them another name, or register it with { replace: true }.`
       throw new ConvokeError('config', message)
@@ -220,9 +220,15 @@ export class LocalToolRegistry {
   }
 }
 
+/** Such a tool may have a `run` of its own, which is no tool's: it has no `input`. */
+function isMcpStyle(tool: object): boolean {
+  return 'call' in tool && !('input' in tool)
+}
+
 function toEntry(given: unknown): Entry {
   if (isToolInstance(given)) return toolEntry(toolOfInstance(given))
-  if (isObject(given) && typeof given['run'] === 'function') return toolEntry(given as unknown as Tool)
+  if (isObject(given) && typeof given['run'] === 'function' && !isMcpStyle(given))
+    return toolEntry(given as unknown as Tool)
   const name = isObject(given) ? given['name'] : undefined
   if (!isObject(given) || typeof name !== 'string' || name === '' || typeof given['call'] !== 'function') {
     throw new TypeError(`A tool needs \`name\` and \`call\`, or to be made by defineTool; got ${excerpt(given)}.`)
