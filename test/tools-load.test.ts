@@ -91,7 +91,11 @@ test.each<[string, ToolEntry, string]>([
   ['a module that throws', { module: './bad/throws.mjs' }, 'cannot be loaded: Error: No database.'],
   ['a module that throws a text', { module: './bad/text.mjs' }, 'cannot be loaded: "nothing"'],
   ['a wrong definition', { module: './bad/definition.mjs' }, 'needs a `description`'],
-  ['a module without tools', { module: './bad/empty.mjs' }, 'exports no tool: nothing made by defineTool'],
+  [
+    'a module without tools',
+    { module: './bad/empty.mjs' },
+    'exports no tool made by defineTool or from ToolBase; name a plain function with `export`.',
+  ],
   [
     'an export that is not there',
     { module: './tools/good.mjs', export: 'ones' },
@@ -137,7 +141,7 @@ export function add(a, b) { return a + b }
  *
  * @param {object} params
  * @param {string} params.who - Whom to greet.
- * @param {'hi' | "hello"} [params.word='hello']
+ * @param {'hi' | "hello" | 'readonly'} [params.word='hello']
  * @param {string[]} [params.others]
  * @param {Object} [params.style]
  * @param {boolean} params.style.loud
@@ -167,7 +171,7 @@ export function which(prefix /* , not this */, ctx) { return prefix + ctx.call.i
 /** Takes (a, b) => a + b in a comment. @param is no tag here.
  * @param {?number} x
  * @param {(string|null)=} y
- * @param {Array<{n: number}>} z
+ * @param {readonly Array.<{n: number}>} z
  * @param {Record<string, boolean>} flags
  */
 function shapes(x, y, z, flags = {}) { return [x ?? null, y ?? null, z.length, Object.keys(flags).length] }
@@ -233,7 +237,7 @@ test('a function with one object takes the params as they are, nested ones and d
     type: 'object',
     properties: {
       who: { type: 'string', description: 'Whom to greet.' },
-      word: { enum: ['hi', 'hello'], default: 'hello' },
+      word: { enum: ['hi', 'hello', 'readonly'], default: 'hello' },
       others: { type: 'array', items: { type: 'string' } },
       style: {
         type: 'object',

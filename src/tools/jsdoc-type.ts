@@ -110,6 +110,7 @@ class TypeParser {
   }
 
   #postfix(): JsdocType {
+    while (this.peek()?.kind === 'name' && this.peek()?.text === 'readonly') this.#at++
     let type = this.#primary()
     while (this.#takeSign('[')) {
       this.#expect(']')
@@ -143,7 +144,6 @@ class TypeParser {
   #named(word: string): JsdocType {
     // Closure writes Array.<string>.
     const name = word.endsWith('.') && this.peek()?.text === '<' ? word.slice(0, -1) : word
-    if (name === 'readonly') return this.#postfix()
     if (name === 'undefined' || name === 'void') return required(nothing)
     const args = this.#arguments()
     const [first, second] = args ?? []

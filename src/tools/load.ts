@@ -100,9 +100,7 @@ async function candidatesIn(entry: ToolEntry, baseDir: string): Promise<Candidat
   const candidates =
     entry.export === undefined ? toolsIn(Object.entries(module)) : namedExport(module, entry.export, entry)
   if (candidates.length === 0) {
-    throw skip(
-      'exports no tool: nothing made by defineTool, no subclass of ToolBase. A plain function is named with `export`.',
-    )
+    throw skip('exports no tool made by defineTool or from ToolBase; name a plain function with `export`.')
   }
   const forOne = (['name', 'description', 'input', 'output'] as const).find((key) => entry[key] !== undefined)
   if (forOne !== undefined && candidates.length > 1) {
