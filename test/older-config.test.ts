@@ -265,6 +265,14 @@ test('version is that of the file where it is 1 or 2', async () => {
   ])
 })
 
+test('several older members of one mapping are each told', () => {
+  const { value, lines } = rewrite(
+    'discovery: { startup: true, auto: false, auto_discover: false, autoDiscover: false }\nfeatures: { bidirDelegate: true }\n',
+  )
+  expect(value).toEqual({ discovery: { startup: true }, features: { delegate: true } })
+  expect(lines).toHaveLength(4)
+})
+
 test('a slip for agent is no list of peers', async () => {
   expect((await load('agents: { id: alice }\n')).problems).toContain(
     'convoke.yaml:1:1: agents is an unknown key; did you mean agent?',

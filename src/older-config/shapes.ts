@@ -61,12 +61,16 @@ interface Section {
 const toolsShown = 'tools: [{ module: ./tools.js, export: NAME, name: NAME }]'
 const serversShown = 'mcpServers: { ID: { command: PROGRAM, args: [] } } or { ID: { url: URL, headers: {} } }'
 const peersShown = 'peers: { ID: { url: URL, auth: { bearer: TOKEN }, timeoutMs: 30000 } }'
-const builtinShown = 'builtin: { tools: [NAME] }'
 const skillsShown = 'skills: { dirs: [./skills] }'
 
 const toolList: Section = { to: 'tools', shown: toolsShown, convert: toTools }
 const servers: Section = { to: 'mcpServers', shown: serversShown, convert: toServers }
 const peers: Section = { to: 'peers', shown: peersShown, convert: toPeers }
+const builtin: Section = {
+  to: 'builtin',
+  shown: 'builtin: { tools: [NAME] }',
+  convert: (value) => under('tools', inList(value)),
+}
 const skills: Section = { to: 'skills', shown: skillsShown, convert: (value) => under('dirs', inList(value)) }
 const startup: Section = {
   to: 'discovery',
@@ -94,8 +98,8 @@ const sections: Readonly<Record<string, Section>> = {
   },
   remote_agents: peers,
   remoteAgents: peers,
-  builtin_tools: { to: 'builtin', shown: builtinShown, convert: (value) => under('tools', inList(value)) },
-  builtinTools: { to: 'builtin', shown: builtinShown, convert: (value) => under('tools', inList(value)) },
+  builtin_tools: builtin,
+  builtinTools: builtin,
   skill_dirs: skills,
   skillDirs: skills,
   auto_discover: startup,
@@ -137,7 +141,7 @@ class OlderFile {
       if (name === 'config_version' || name === 'version') this.#dropVersion(pair, name)
       const section = ownOf(reshaped, name)
       if (section?.fits?.(pair.value) === true) this.#reshape(pair, name, section)
-      for (const member of isMap(pair.value) ? pair.value.items : []) this.#rename(pair.value as Mapping, name, member)
+      if (isMap(pair.value)) for (const member of [...pair.value.items]) this.#rename(pair.value, name, member)
     }
     // Behind the others, so that what they are merged into has its shape.
     for (const pair of [...this.#top.items]) {
