@@ -14,6 +14,7 @@ import type { Issue } from './base/errors.ts'
 import { ConvokeError } from './base/errors.ts'
 import type { JsonObject } from './base/json.ts'
 import { isObject } from './base/json.ts'
+import { rewriteOlderShapes } from './older-config/shapes.ts'
 import type { NodeOptions } from './options.ts'
 import type { PeerOptions } from './peers/peer.ts'
 import { isLoopback } from './server/auth/origin.ts'
@@ -116,7 +117,7 @@ class Source {
   readonly value: unknown
   readonly #file: string
   readonly #lines = new LineCounter()
-  readonly #document: Document.Parsed
+  #document: Document
 
   /** Throws when the text is so broken that its values would mean nothing. */
   constructor(file: string, text: string) {
@@ -146,7 +147,8 @@ class Source {
       },
     })
     if (this.problems.some((problem) => !problem.sentence.endsWith(keepOne))) this.throwProblems()
-    this.value = this.#toValue()
+    const value = this.#toValue()
+    this.value = this.#takeOlderShapes() ? this.#toValue() : value
   }
 
   add(path: Path, sentence: string, at: 'key' | 'value' = 'value'): void {
@@ -183,6 +185,17 @@ class Source {
   #place(offset: number): string {
     const { line, col } = this.#lines.linePos(offset)
     return `${this.#file}:${Math.max(line, 1)}:${Math.max(col, 1)}`
+  }
+
+  /** Puts older shapes into today's, with a warning each. Returns whether there were any. */
+  #takeOlderShapes(): boolean {
+    const copy = this.#document.clone()
+    const changed = rewriteOlderShapes(copy, {
+      warn: (offset, sentence) => void this.warnings.push(`${this.#place(offset)}: ${sentence}`),
+      add: (offset, sentence) => this.#addAt(offset, [], sentence),
+    })
+    if (changed) this.#document = copy
+    return changed
   }
 
   #toValue(): unknown {

@@ -69,6 +69,22 @@ export type { SourceStatus, ToolSource } from './tools/source.ts'
 export type { ToolFilter } from './tools/table.ts'
 export { ModelNames, type ModelNamesOptions } from './tools/model-names.ts'
 export { localSource } from './tools/local-source.ts'
+  runPlan,
+  type Planned,
+  type Planner,
+  type PlanOptions,
+  type PlanResult,
+  type PlanState,
+  type PlanStep,
+  type PlanTools,
+  type ReplyStep,
+  type StepMeta,
+  type StepOutcome,
+  type ToolStep,
+} from './tools/planner.ts'
+export { createServerTool, type ServerTool, type ServerToolOptions } from './tools/server-tool.ts'
+export { ToolBase } from './tools/tool-base.ts'
+export { toolTypes } from './tools/tool.ts'
 export type {
   Caller,
   CallOptions,

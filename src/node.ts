@@ -39,6 +39,7 @@ import { LocalToolRegistry } from './tools/local.ts'
 import { ToolManager } from './tools/manager.ts'
 import { Pins, pinsPath } from './tools/pins.ts'
 import { ToolPolicy } from './tools/policy.ts'
+import { isToolInstance, type ToolBase } from './tools/tool-base.ts'
 import type { Tool } from './tools/tool.ts'
 
 /** One way into the node. */
@@ -376,8 +377,10 @@ async function addTools(
 ): Promise<string[]> {
   const entries = options.tools ?? []
   const modules = entries.filter((entry): entry is ToolModule => 'module' in entry)
-  const own = entries.filter((entry): entry is Tool => !('module' in entry))
-  for (const tool of own) registry.register(tool)
+  const own = entries.filter((entry): entry is Tool | ToolBase => !('module' in entry))
+  for (const tool of own) {
+    if (!isToolInstance(tool) || (await tool.isEnabled())) registry.register(tool)
+  }
   const { tools, warnings } = await loadTools(modules, { baseDir, log })
   for (const tool of tools) {
     if (registry.get(tool.name) === undefined) registry.register(tool)

@@ -8,16 +8,12 @@ import type { CallLimits } from './tools/limits.ts'
 import type { RetryRule } from './tools/retry.ts'
 import type { PinSettings } from './tools/pins.ts'
 import type { PolicyRule } from './tools/policy.ts'
+import type { ToolEntry } from './tools/load.ts'
+import type { ToolBase } from './tools/tool-base.ts'
 import type { Tool } from './tools/tool.ts'
 import type { ResultMode } from './tools/validation.ts'
 
-/** A tool module by path: every exported tool, or one export, perhaps under another name. */
-export interface ToolModule {
-  /** Relative to `baseDir`. */
-  readonly module: string
-  readonly export?: string
-  readonly name?: string
-}
+export type { ToolEntry as ToolModule } from './tools/load.ts'
 
 /** A bearer token or API key, kept as a hash. `convoke token` makes one. */
 export interface TokenOptions {
@@ -144,7 +140,6 @@ export interface NodeOptions {
   }
   readonly server?: ServerOptions
   readonly store?: StoreSettings
-  readonly tools?: readonly (Tool | ToolModule)[]
   /** Which tools of peers and MCP servers are published beside the local ones: globs over handles, `*` for any run of characters, dots too. Default: none. */
   readonly publish?: readonly string[]
   /** Other names for tools of peers and MCP servers: `{alias: handle}`. Where they are published, callers know them by these. */
@@ -158,6 +153,8 @@ export interface NodeOptions {
   readonly toolPolicy?: readonly PolicyRule[]
   /** What becomes of tools of peers and MCP servers that say something else than when they were first seen. */
   readonly pins?: PinSettings
+  /** Tools as `defineTool` or a class makes them, and modules of tools. */
+  readonly tools?: readonly (Tool | ToolBase | ToolEntry)[]
   /** Answers messages that name no tool. */
   readonly onMessage?: MessageHandler
   /** `silent`, `error`, `warn`, `info`, `debug`. Default: `warn` for `createNode`, `info` for `convoke serve`. */

@@ -112,7 +112,7 @@ describe('convoke config check', () => {
     const { code, stderr } = await convoke('config', 'check', 'skips.yaml')
     expect(code).toBe(2)
     expect(stderr.split('\n')).toEqual([
-      'error: ./empty.mjs: exports no tool made by defineTool.',
+      'error: ./empty.mjs: exports no tool made by defineTool or from ToolBase; name a plain function with `export`.',
       expect.stringMatching(/^error: \.\/none\.mjs: cannot be loaded: Error: Cannot find module/),
       'convoke: skips.yaml is valid, but the node would start without these.',
       '',

@@ -13,7 +13,7 @@ const floors = [
   ['tasks', 'tools'],
   ['peers', 'mcp'],
   ['server'],
-  ['node.ts', 'config.ts', 'options.ts', 'index.ts', 'cli'],
+  ['node.ts', 'config.ts', 'older-config', 'options.ts', 'index.ts', 'cli'],
 ]
 
 /** What a node is made from has types of all floors in it, and the auth of the server takes its part of them. */
@@ -36,7 +36,7 @@ const homes: Record<string, string[]> = {
   pino: ['base/log.ts'],
   re2js: ['tools/safe-pattern.ts'],
   undici: ['base/guarded-fetch.ts', 'base/guarded-exchange.ts'],
-  yaml: ['config.ts'],
+  yaml: ['config.ts', 'older-config'],
 }
 
 const src = resolve(import.meta.dirname, '../src')

@@ -58,8 +58,9 @@ async function load(...entries: ToolEntry[]) {
     baseDir: folder,
     log: { debug() {}, info() {}, warn, error() {} },
   })
-  expect(lines).toHaveLength(warnings.length)
-  return { names: tools.map(({ name }) => name), tools, warnings }
+  expect(lines.filter((line) => line.startsWith('Skipped in '))).toHaveLength(warnings.length)
+  const notes = lines.filter((line) => !line.startsWith('Skipped in '))
+  return { names: tools.map(({ name }) => name), tools, warnings, notes }
 }
 
 test('every exported tool is taken, by name, default or in an array, once; nothing else is touched', async () => {
@@ -90,7 +91,11 @@ test.each<[string, ToolEntry, string]>([
   ['a module that throws', { module: './bad/throws.mjs' }, 'cannot be loaded: Error: No database.'],
   ['a module that throws a text', { module: './bad/text.mjs' }, 'cannot be loaded: "nothing"'],
   ['a wrong definition', { module: './bad/definition.mjs' }, 'needs a `description`'],
-  ['a module without tools', { module: './bad/empty.mjs' }, 'exports no tool made by defineTool'],
+  [
+    'a module without tools',
+    { module: './bad/empty.mjs' },
+    'exports no tool made by defineTool or from ToolBase; name a plain function with `export`.',
+  ],
   [
     'an export that is not there',
     { module: './tools/good.mjs', export: 'ones' },
@@ -99,7 +104,7 @@ test.each<[string, ToolEntry, string]>([
   [
     'a plain function',
     { module: './tools/good.mjs', export: 'plain' },
-    'a plain function, whose params nobody knows; wrap it in defineTool',
+    'the plain function `plain` has no JSDoc right before it. Say its params with `input` in the entry',
   ],
   ['an object', { module: './tools/good.mjs', export: 'settings' }, 'its export `settings` is no tool.'],
   ['a name for many', { module: './tools/good.mjs', name: 'all' }, '`name` can rename one; say which with `export`'],
@@ -111,6 +116,406 @@ test.each<[string, ToolEntry, string]>([
   expect(warnings).toHaveLength(1)
   expect(warnings[0]).toContain(`${entry.module}: `)
   expect(warnings[0]).toContain(said)
+})
+
+// Vitest rewrites the text of modules, unless they are in such a folder.
+const plain = './node_modules/plain/index.mjs'
+write(
+  plain,
+  `
+/** Not this one. */
+const before = 1
+
+/**
+ * Adds two
+ * numbers.
+ * @param {number} a - The first.
+ * @param {number} [b=3] The second.
+ * @returns {number} their sum
+ */
+// A remark between them.
+export function add(a, b) { return a + b }
+
+/**
+ * Writes a greeting.
+ *
+ * @param {object} params
+ * @param {string} params.who - Whom to greet.
+ * @param {'hi' | "hello" | 'readonly'} [params.word='hello']
+ * @param {string[]} [params.others]
+ * @param {Object} [params.style]
+ * @param {boolean} params.style.loud
+ * @param {ToolContext} context
+ * @returns {Promise<{ text: string, count: integer }>}
+ */
+export const greet = async ({ who, word, others = [], style: { loud } = {} }, { call }) => {
+  const text = [word, who, ...others].join(' ')
+  return { text: loud ? text.toUpperCase() : text, count: others.length, call: call.id === undefined ? 0 : 1 }
+}
+
+/**
+ * Counts.
+ * @param {{ to: integer, from?: integer }} options How far.
+ * @yields {number}
+ */
+export async function* count({ to, from = 1 }, context) {
+  for (let i = from; i <= to; i++) { context.progress({ progress: i }); yield i }
+}
+
+/** Says which call it is.
+ * @param {string} prefix
+ * @param {import('convoke').ToolContext} ctx
+ */
+export function which(prefix /* , not this */, ctx) { return prefix + ctx.call.id.length }
+
+/** Takes (a, b) => a + b in a comment. @param is no tag here.
+ * @param {?number} x
+ * @param {(string|null)=} y
+ * @param {readonly Array.<{n: number}>} z
+ * @param {Record<string, boolean>} flags
+ */
+function shapes(x, y, z, flags = {}) { return [x ?? null, y ?? null, z.length, Object.keys(flags).length] }
+export { shapes }
+
+/** Doubles. */
+export default function twice({ n }) { return n * 2 }
+twice.input = { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] }
+twice.output = { type: 'number' }
+
+export const untouched = (x) => x
+untouched.schema = { paths: {} }
+/** @param {string} a */
+export function alsoUntouched(a) { return a }
+export class NoTool { constructor() { throw new Error('touched') } run() {} }
+`,
+)
+
+test('a plain function that carries its schema is a tool, and others of its module are not touched', async () => {
+  const { names, tools, warnings, notes } = await load({ module: plain, description: 'Doubles n.' })
+  expect(warnings).toEqual([])
+  expect(names).toEqual(['twice'])
+  expect(tools[0]).toMatchObject({ kind: 'local', description: 'Doubles n.', output: { type: 'number' } })
+  expect(notes).toEqual([expect.stringContaining('the names of their exports, twice;')])
+  const registry = new LocalToolRegistry()
+  for (const tool of tools) registry.register(tool)
+  expect(await registry.call('twice', { n: 4 })).toBe(8)
+})
+
+async function loadPlain(name: string, more: Partial<ToolEntry> = {}) {
+  const { tools, warnings, notes } = await load({ module: plain, export: name, name, ...more })
+  expect(warnings).toEqual([])
+  expect(notes).toEqual([])
+  const registry = new LocalToolRegistry()
+  for (const tool of tools) registry.register(tool)
+  const [tool] = tools
+  if (tool === undefined) throw new Error(`${name} is not there.`)
+  return { tool, registry, call: (args: object) => registry.call(name, args) }
+}
+
+test('the params of a plain function come out of its JSDoc, and are passed one by one', async () => {
+  const { tool, call } = await loadPlain('add')
+  expect(tool.description).toBe('Adds two numbers.')
+  expect(tool.input).toEqual({
+    type: 'object',
+    properties: {
+      a: { type: 'number', description: 'The first.' },
+      b: { type: 'number', description: 'The second.', default: 3 },
+    },
+    required: ['a'],
+    additionalProperties: false,
+  })
+  expect(tool.output).toEqual({ type: 'number' })
+  expect(await call({ b: 1, a: 41 })).toBe(42)
+  expect(await call({ a: 1 })).toBe(4)
+  await expect(call({ a: '1' })).rejects.toMatchObject({ code: 'invalid_params' })
+  await expect(call({ a: 1, c: 1 })).rejects.toMatchObject({ code: 'invalid_params' })
+})
+
+test('a function with one object takes the params as they are, nested ones and defaults too', async () => {
+  const { tool, call } = await loadPlain('greet', { name: 'greet', output: { type: 'object' } })
+  expect(tool.input).toEqual({
+    type: 'object',
+    properties: {
+      who: { type: 'string', description: 'Whom to greet.' },
+      word: { enum: ['hi', 'hello', 'readonly'], default: 'hello' },
+      others: { type: 'array', items: { type: 'string' } },
+      style: {
+        type: 'object',
+        properties: { loud: { type: 'boolean' } },
+        required: ['loud'],
+        additionalProperties: false,
+      },
+    },
+    required: ['who'],
+    additionalProperties: false,
+  })
+  expect(await call({ who: 'Ada', style: { loud: true } })).toEqual({ text: 'HELLO ADA', count: 0, call: 1 })
+  expect(await call({ who: 'Ada', others: ['Bob'], word: 'hi' })).toEqual({ text: 'hi Ada Bob', count: 1, call: 1 })
+  await expect(call({ who: 'Ada', word: 'hey' })).rejects.toMatchObject({ code: 'invalid_params' })
+  await expect(call({ who: 'Ada', style: { low: 1 } })).rejects.toMatchObject({ code: 'invalid_params' })
+  expect((await loadPlain('greet')).tool.output).toEqual({
+    type: 'object',
+    properties: { text: { type: 'string' }, count: { type: 'integer' } },
+    required: ['text', 'count'],
+  })
+})
+
+test('a plain generator streams, and the context comes where it is asked for', async () => {
+  const { tool, registry } = await loadPlain('count')
+  expect(tool.input).toMatchObject({ properties: { to: { type: 'integer' } }, required: ['to'] })
+  const events: ToolEvent[] = []
+  for await (const event of new ToolManager({ registry }).stream('count', { to: 2 })) events.push(event)
+  expect(events).toEqual([
+    { type: 'progress', progress: 1 },
+    { type: 'chunk', chunk: 1 },
+    { type: 'progress', progress: 2 },
+    { type: 'chunk', chunk: 2 },
+    { type: 'result', result: null },
+  ])
+  const which = await loadPlain('which')
+  expect(Object.keys(which.tool.input['properties'] as object)).toEqual(['prefix'])
+  expect(await which.call({ prefix: 'x' })).toBe('x36')
+})
+
+test('nullable, optional and repeated types mean what they say', async () => {
+  const { tool, call } = await loadPlain('shapes')
+  expect(tool.input).toMatchObject({
+    properties: {
+      x: { anyOf: [{ type: 'number' }, { type: 'null' }] },
+      y: { anyOf: [{ type: 'string' }, { type: 'null' }] },
+      z: { type: 'array', items: { type: 'object', required: ['n'] } },
+      flags: { type: 'object', additionalProperties: { type: 'boolean' } },
+    },
+    required: ['x', 'z'],
+  })
+  expect(await call({ x: null, z: [{ n: 1 }], flags: { a: true } })).toEqual([null, null, 1, 1])
+  await expect(call({ x: 1, z: [{}] })).rejects.toMatchObject({ code: 'invalid_params' })
+})
+
+test('the entry may say what the module does not', async () => {
+  const input = { type: 'object', properties: { x: { type: 'string' } }, required: ['x'] }
+  const description = 'Gives it back.'
+  const { tool, registry } = await loadPlain('untouched', { name: 'echo', description, input })
+  expect(tool).toMatchObject({ name: 'echo', description, input })
+  expect(await registry.call('echo', { x: 'y' })).toEqual({ x: 'y' })
+})
+
+const odd = './node_modules/plain/odd.mjs'
+write(
+  odd,
+  `
+/** No types. @param a
+ * @param a - Something.
+ */
+export function untyped(a) { return a }
+
+/** @param {number} a */
+export function missing(a, b) { return a + b }
+
+/** @param {number} a
+ * @param {number} b
+ */
+export function extra(a) { return a }
+
+/**
+ * Any object.
+ * @param {object} params
+ */
+export function anyObject(params) { return params }
+
+/** Any thing. @returns {number}
+ * @param {{ a: any }} params
+ */
+export function anyMember(params) { return params }
+
+/** Rest.
+ * @param {...number} all
+ */
+export function rest(...all) { return all }
+
+/** Foreign.
+ *
+ * @param {Map<string, number>} map
+ */
+export function foreign(map) { return map }
+
+/** Broken.
+ * @param {{ a: string } map
+ */
+export function broken(map) { return map }
+
+/** Twice.
+ * @param {string} a
+ * @param {string} a
+ */
+export function double(a) { return a }
+
+/** Wrong default.
+ * @param {number} [a=many]
+ */
+export function standard(a) { return a }
+
+/** List.
+ * @param {string[]} list
+ */
+export function list([first]) { return first }
+
+/**
+ * @param {string} a
+ */
+export function wordless(a) { return a }
+
+/* Not JSDoc. @param {string} a */
+export function plainComment(a) { return a }
+
+/** Of another.
+ * @param {string} a
+ */
+const wrapped = ((inner) => (a) => inner(a))(String)
+export { wrapped }
+
+const a = /** @type {any} */ ((a) => a)
+export { a as cast }
+
+/** Same.
+ * @param {string} a
+ */
+export const same = (a) => a
+/*
+const same = (a) => a
+*/
+
+/** Nothing to call it by.
+ * @param {string} a
+ */
+export default (a) => [a]
+
+/** Result.
+ * @param {string} a
+ * @returns {Foo}
+ */
+export function result(a) { return [a, a] }
+`,
+)
+
+test.each<[string, string]>([
+  ['untyped', 'line 3: @param a has no type; write @param {string} a'],
+  ['missing', 'has a parameter `b` without a @param {TYPE} b'],
+  ['extra', 'has no parameter `b`, of which its JSDoc speaks'],
+  ['anyObject', 'line 17: @param params: the type {object} does not say what is in "object"'],
+  ['anyMember', 'line 22: @param params: the type {{ a: any }} does not say what is in "any"'],
+  ['rest', 'line 27: @param all: the type {...number} is not understood at "."'],
+  ['foreign', 'line 33: @param map: the type {Map<string, number>} has "Map" in it, which is not understood'],
+  ['broken', 'line 38: the type "{{ a: string } map" has no end'],
+  ['double', 'line 44: @param a is there twice'],
+  ['standard', 'line 49: @param a: its default "many" is not of its type'],
+  ['list', 'has a parameter that cannot be passed by its name: [first]'],
+  ['wordless', 'The tool "wordless" needs a `description`'],
+  ['plainComment', 'has no JSDoc right before it'],
+  ['wrapped', 'is not declared in that file'],
+  ['cast', 'is not declared in that file'],
+  ['same', 'stands twice in its file'],
+  ['default', 'needs a `name` of 1 to 64 letters'],
+  ['result', 'line 90: @returns: the type {Foo} has "Foo" in it, which is not understood'],
+])('a plain function is never guessed at: %s is refused', async (name, said) => {
+  const { names, warnings } = await load({ module: odd, export: name }, { module: './tools/single.mjs' })
+  expect(names).toEqual(['one'])
+  expect(warnings).toEqual([expect.stringContaining(said)])
+})
+
+const classes = './node_modules/plain/classes.mjs'
+write(
+  classes,
+  `
+import { ToolBase } from ${JSON.stringify(new URL('../dist/tools/tool-base.js', import.meta.url).href)}
+const params = (...names) => ({ type: 'object', properties: Object.fromEntries(names.map((name) => [name, { type: 'string' }])) })
+export { ToolBase }
+export class Greet extends ToolBase {
+  name = 'greet'
+  description = 'Greets.'
+  input = params('who')
+  traits = { category: 'social' }
+  #word
+  constructor({ word = 'Hello' } = {}) { super(); this.#word = word }
+  async run({ who }) { return this.#word + ' ' + who }
+}
+export class Shout extends Greet {
+  name = 'shout'
+  get output() { return { type: 'string' } }
+  async run(params) { return (await super.run(params)).toUpperCase() }
+}
+export class Middle extends ToolBase { helper() {} }
+export class Broken extends ToolBase {
+  constructor() { super(); throw new Error('No licence.') }
+  run() {}
+}
+export class Off extends ToolBase {
+  name = 'off'; description = 'Off.'; input = params()
+  async isEnabled() { return false }
+  run() {}
+}
+export class Nameless extends ToolBase { description = 'x'; input = params(); run() {} }
+export const made = new Shout({ word: 'Bye' })
+export class Old {
+  name = 'old'
+  description = 'As registries of MCP-style tools have them.'
+  input_schema = params('x')
+  call({ x }) { return [this.name, x] }
+}
+export class Untouched { run() {} constructor() { throw new Error('touched') } }
+export class Field extends ToolBase { name = 'field'; description = 'Field.'; input = params(); run = () => 1 }
+`,
+)
+
+test('subclasses of ToolBase are tools; one that fails is skipped with one warning, and the others load', async () => {
+  const { names, tools, warnings } = await load({ module: classes })
+  expect(names).toEqual(['greet', 'shout'])
+  expect(warnings).toEqual([
+    `${classes}: the constructor of the class \`Broken\` failed: Error: No licence.`,
+    expect.stringContaining("A tool's `name` must be 1 to 64 letters"),
+    expect.stringContaining('there is a tool "shout" already'),
+  ])
+  expect(tools[0]).toMatchObject({ kind: 'local', traits: { category: 'social' } })
+  expect(tools[1]).toMatchObject({ output: { type: 'string' } })
+  const registry = new LocalToolRegistry()
+  for (const tool of tools) registry.register(tool)
+  expect(await registry.call('shout', { who: 'Ada' })).toBe('HELLO ADA')
+})
+
+test('a class gets the options of its entry, and may be renamed', async () => {
+  const { tools, warnings } = await load(
+    { module: classes, export: 'Greet', name: 'hail', options: { word: 'Hail' } },
+    { module: classes, export: 'made', description: 'Says goodbye.' },
+    { module: classes, export: 'Old' },
+    { module: classes, export: 'Field' },
+    { module: classes, export: 'Off' },
+  )
+  expect(warnings).toEqual([])
+  const registry = new LocalToolRegistry()
+  for (const tool of tools) registry.register(tool)
+  expect(await registry.call('hail', { who: 'Ada' })).toBe('Hail Ada')
+  expect(await registry.call('shout', { who: 'Ada' })).toBe('BYE ADA')
+  expect(registry.get('shout')?.description).toBe('Says goodbye.')
+  expect(await registry.call('old', { x: '1' })).toEqual(['old', '1'])
+  expect(await registry.call('field')).toBe(1)
+  expect(registry.list()).toHaveLength(4)
+})
+
+test.each<[ToolEntry, string]>([
+  [{ module: classes, export: 'Middle' }, 'A tool that is an object needs a method `run`'],
+  [{ module: classes, name: 'x' }, 'and `name` can rename one'],
+  [{ module: classes, input: { type: 'object' } }, 'and `input` can describe one'],
+  [{ module: './tools/single.mjs', input: { type: 'object' } }, 'has its schemas from defineTool'],
+  [{ module: './tools/single.mjs', options: {} }, '`options` are for the constructor'],
+  [{ module: plain, export: 'twice', input: { type: 'string' } }, 'has no export `twice`'],
+  [
+    { module: plain, export: 'default', description: 'Doubles.', input: { type: 'string' } },
+    'The input schema of the tool "twice" is wrong',
+  ],
+])('an entry that asks for what is not there is one warning: %j', async (entry, said) => {
+  const { tools, warnings } = await load(entry)
+  expect(tools).toEqual([])
+  expect(warnings).toEqual([expect.stringContaining(said)])
 })
 
 const examples = fileURLToPath(new URL('../examples/tools', import.meta.url))

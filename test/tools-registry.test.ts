@@ -4,7 +4,8 @@ import { ConvokeError } from '../dist/base/errors.js'
 import { defineTool } from '../dist/tools/define.js'
 import { KeyError, LocalToolRegistry, ValueError } from '../dist/tools/local.js'
 import { ToolManager } from '../dist/tools/manager.js'
-import type { Tool, ToolEvent } from '../dist/tools/tool.js'
+import { ToolBase } from '../dist/tools/tool-base.js'
+import { toolTypes, type Tool, type ToolContext, type ToolEvent } from '../dist/tools/tool.js'
 
 const noParams = { type: 'object', properties: {} } as const
 
@@ -157,6 +158,7 @@ test('a tool of the MCP-style shape is called, described and replaced by its nam
   expect(await registry.call('double')).toBe(4)
   expect(await registry.call('free', { any: ['thing'] })).toEqual({ any: ['thing'] })
   expect(registry.list({ published: true }).map(({ name }) => name)).toEqual(['double'])
+  expect(registry.list({ kind: toolTypes.CUSTOM }).map(({ name }) => name)).toEqual(['double', 'free'])
   registry.register({ name: 'double', input_schema, call: () => 'again' })
   expect(await registry.call('double')).toBe('again')
 })
@@ -174,6 +176,48 @@ test('through the registry a tool throws what it throws, and an unknown name is 
   const error = await failureOf(registry.call('none'))
   expect(error).toBeInstanceOf(KeyError)
   expect(error).toMatchObject({ code: 'not_found', message: 'There is no tool "none" here.' })
+})
+
+test('an MCP-style tool may have a run of its own, and takes the name of another', async () => {
+  const { registry } = registryWith(sample('job'))
+  registry.register({ name: 'job', call: () => 'called', run: () => 'run' })
+  expect(await registry.call('job')).toBe('called')
+})
+
+test('a tool may be an instance of a class', async () => {
+  class Counter extends ToolBase<{ by?: number }> {
+    name = 'count'
+    description = 'Counts up.'
+    input = { type: 'object', properties: { by: { type: 'integer', default: 1 } } } as const
+    override traits = { category: 'numbers' }
+    #n = 0
+    async *run({ by = 0 }, { progress }: ToolContext) {
+      progress({ progress: this.#n })
+      yield this.#n
+      return (this.#n += by)
+    }
+  }
+  const { registry, manager } = registryWith()
+  registry.register(new Counter())
+  expect(registry.list({ category: 'numbers' }).map(({ name }) => name)).toEqual(['count'])
+  expect(await manager.call('count')).toBe(1)
+  expect(await manager.call('count', { by: 4 })).toBe(5)
+  expect(() => registry.register(new Counter())).toThrow(/There is a tool "count" already/)
+  expect(await failureOf(manager.call('count', { by: 'x' }))).toMatchObject({ code: 'invalid_params' })
+})
+
+test('a call through the registry can be stopped, and its tool hears of it', async () => {
+  const { tool, started } = stuck('stuck')
+  const { registry } = registryWith(tool)
+  const controller = new AbortController()
+  const calling = failureOf(registry.call('stuck', {}, { signal: controller.signal }))
+  const executing = failureOf(registry.execute({ name: 'stuck' }, { signal: controller.signal }))
+  const signal = await started
+  controller.abort()
+  expect(await calling).toMatchObject({ code: 'canceled' })
+  expect(await executing).toMatchObject({ code: 'canceled' })
+  expect(signal.aborted).toBe(true)
+  expect(await failureOf(registry.call('stuck', {}, { timeoutMs: 5 }))).toMatchObject({ code: 'timeout' })
 })
 
 test('execute does what its request says', async () => {

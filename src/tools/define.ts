@@ -69,7 +69,8 @@ export function defineTool<const Input extends SchemaSource, const Output extend
   return createTool(definition)
 }
 
-function createTool(definition: unknown): Tool {
+/** {@link defineTool} for what was not written in TypeScript: everything about it is checked. */
+export function createTool(definition: unknown): Tool {
   if (!isObject(definition))
     throw wrong(`defineTool needs an object { name, description, input, run }, got ${excerpt(definition)}.`)
   const { name, description, input, output, traits, run, blocking } = definition

@@ -9,7 +9,8 @@ import { isDefinedTool, toRun } from './define.ts'
 import { createSpace } from './invoke.ts'
 import { describeIssues } from './issues.ts'
 import { checkInputSchema, checkSchema } from './schema-check.ts'
-import type { Caller, JsonSchema, Tool, ToolKind, ToolSpace, ToolValue } from './tool.ts'
+import { isToolInstance, toolOfInstance, type ToolBase } from './tool-base.ts'
+import type { CallOptions, Caller, JsonSchema, Tool, ToolContext, ToolKind, ToolSpace, ToolValue } from './tool.ts'
 import { excerpt } from './value.ts'
 
 /** No tool of that name. */
@@ -29,7 +30,8 @@ export class ValueError extends ConvokeError {
 /** A tool in the shape of a registry of MCP-style tools. Without a schema it takes any object, and is never published. */
 export interface McpStyleTool {
   readonly name: string
-  call(args: JsonObject): unknown
+  /** Does the work, and may be an async or a generator function. The context brings the stop signal and the like; without a registry there is none. */
+  call(args: JsonObject, context?: ToolContext): unknown
   readonly description?: string
   readonly input_schema?: JsonSchema
 }
@@ -93,10 +95,10 @@ export class LocalToolRegistry {
    * Adds a tool. A name that is taken throws `config`, unless `replace` says otherwise; a tool of the MCP-style shape
    * replaces by default. Calls under way go on with the tool they began with. Throws TypeError for what is no tool.
    */
-  register(tool: Tool | McpStyleTool, options: { readonly replace?: boolean } = {}): void {
+  register(tool: Tool | ToolBase | McpStyleTool, options: { readonly replace?: boolean } = {}): void {
     const entry = toEntry(tool)
     const { name } = entry.tool
-    const replace = options.replace ?? !('run' in tool)
+    const replace = options.replace ?? isMcpStyle(tool)
     if (!replace && this.#entries.has(name)) {
       const message = `There is a tool "${name}" already. Give one of them another name, or register it with { replace: true }.`
       throw new ConvokeError('config', message)
@@ -163,10 +165,13 @@ export class LocalToolRegistry {
     return Object.fromEntries(usable.map(({ tool, description }) => [tool.name, description]))
   }
 
-  /** Resolves with the tool's result. What the tool throws comes through as it is; an unknown name is a KeyError. */
-  async call(name: string, args: unknown = {}): Promise<ToolValue> {
+  /**
+   * Resolves with the tool's result. What the tool throws comes through as it is; an unknown name is a KeyError. A call
+   * that is stopped rejects at once, with `canceled` or `timeout`.
+   */
+  async call(name: string, args: unknown = {}, options?: CallOptions): Promise<ToolValue> {
     try {
-      return await this.#space.call(name, args)
+      return await this.#space.call(name, args, options)
     } catch (error) {
       throw error instanceof ToolFailure ? error.thrown : error
     }
@@ -177,7 +182,7 @@ export class LocalToolRegistry {
    * with or without `op: 'call'`, calls one. Rejects with ValueError for another `op` or a name that is no name, with
    * TypeError for arguments that are no object and for requests of any other shape.
    */
-  async execute(request?: unknown): Promise<ToolValue | Record<string, ToolDescription>> {
+  async execute(request?: unknown, options?: CallOptions): Promise<ToolValue | Record<string, ToolDescription>> {
     if (request === undefined || request === null || request === 'describe') return this.describe()
     if (!isObject(request)) {
       throw new TypeError(
@@ -191,7 +196,7 @@ export class LocalToolRegistry {
     if (typeof name !== 'string' || name === '')
       throw new ValueError(`\`name\` must name a tool, got ${excerpt(name)}.`)
     if (!isObject(args)) throw new TypeError(`\`arguments\` must be an object, got ${excerpt(args)}.`)
-    return await this.call(name, args)
+    return await this.call(name, args, options)
   }
 
   #prepare(entry: Entry): void {
@@ -216,8 +221,15 @@ export class LocalToolRegistry {
   }
 }
 
+/** Such a tool may have a `run` of its own, which is no tool's: it has no `input`. */
+function isMcpStyle(tool: object): boolean {
+  return 'call' in tool && !('input' in tool)
+}
+
 function toEntry(given: unknown): Entry {
-  if (isObject(given) && typeof given['run'] === 'function') return toolEntry(given as unknown as Tool)
+  if (isToolInstance(given)) return toolEntry(toolOfInstance(given))
+  if (isObject(given) && typeof given['run'] === 'function' && !isMcpStyle(given))
+    return toolEntry(given as unknown as Tool)
   const name = isObject(given) ? given['name'] : undefined
   if (!isObject(given) || typeof name !== 'string' || name === '' || typeof given['call'] !== 'function') {
     throw new TypeError(`A tool needs \`name\` and \`call\`, or to be made by defineTool; got ${excerpt(given)}.`)
@@ -242,7 +254,7 @@ function mcpStyleEntry(given: McpStyleTool): Entry {
     input: hasSchema ? input_schema : { type: 'object' },
     kind: 'custom',
     traits: hasSchema ? {} : { published: false },
-    run: toRun((args) => given.call(args as JsonObject)),
+    run: toRun((args, context) => given.call(args as JsonObject, context)),
   }
   return { tool, description: { description, input_schema }, ready: false, problem: problemOf(tool) }
 }

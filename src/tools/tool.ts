@@ -154,6 +154,14 @@ export type Refined =
 /** Where a tool comes from: a function of this process, an MCP server, another A2A agent, or anything else. */
 export type ToolKind = 'local' | 'mcp' | 'a2a' | 'custom'
 
+/** The kinds by the names that the enum `ToolType` of other tool managers gives them. */
+export const toolTypes = {
+  LOCAL_FUNCTION: 'local',
+  MCP_TOOL: 'mcp',
+  A2A_TOOL: 'a2a',
+  CUSTOM: 'custom',
+} as const satisfies Record<string, ToolKind>
+
 /**
  * Of a tool whose work is done by another node. It ends by itself soon after its signal aborts, when the work has
  * stopped where it ran: that is worth waiting for.
