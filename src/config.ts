@@ -64,6 +64,11 @@ export async function loadConfig(file: string, environment: Environment = proces
   }
 }
 
+/** The environment of the process, of which commands that tools run get a few harmless variables. */
+export function processEnvironment(): Environment {
+  return process.env
+}
+
 /** What a file holds: the node's options as far as text can say them. */
 type ConfigFile = Omit<NodeOptions, 'onMessage' | 'baseDir' | 'peers'> & {
   readonly $schema?: string

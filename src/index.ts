@@ -10,6 +10,7 @@ export type {
   JwtOptions,
   NodeOptions,
   ServerOptions,
+  SkillOptions,
   StoreSettings,
   TokenOptions,
   ToolModule,
@@ -44,6 +45,7 @@ export type { RemoteToolInfo } from './peers/remote-tool-info.ts'
 export type { Artifact, Message, Part, Task } from './protocol/a2a.ts'
 export type { MessageContext, MessageEvent, MessageHandler, MessageOutcome } from './server/message-handler.ts'
 export { Content, isContent } from './protocol/content.ts'
+export type { BuiltinName, BuiltinSettings } from './tools/builtin/create.ts'
 export { defineTool } from './tools/define.ts'
 export { toOpenAi, toParameters, type OpenAiTool, type ParameterSchema } from './tools/definitions.ts'
 export { KeyError, LocalToolRegistry, ValueError, type McpStyleTool, type ToolFilter } from './tools/local.ts'
