@@ -1,5 +1,5 @@
 // Skill bundles: found in folders, listed, and read when they are asked for.
-import { Content, type JsonObject } from 'convoke'
+import type { Content, JsonObject } from 'convoke'
 import { mkdir, rm, symlink, truncate, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -21,7 +21,7 @@ function skill(name: string, more = '', text = 'Do it well.'): string {
 async function discover(folders: SkillFolder[], only?: string[]) {
   const lines: [level: string, message: string][] = []
   const log = (level: string) => (details: object | string, message?: string) =>
-    void lines.push([level, message ?? String(details)])
+    void lines.push([level, message ?? (details as string)])
   const found = await discoverSkillBundles(folders, {
     log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
     ...(only === undefined ? {} : { only }),

@@ -44,7 +44,7 @@ export interface BuiltinSettings {
   readonly allowPrivate?: boolean
   /** Those that stand on the card and may be called from outside; `*` is all that are on. Default: none. */
   readonly publish?: readonly (BuiltinName | '*')[]
-  /** Most bytes that a call reads, writes, fetches or gives back. Default: 1 MiB. */
+  /** Most bytes that a call reads, writes, fetches or gives back; of a command of each of its two outputs. Default: 1 MiB. */
   readonly maxBytes?: number
   /** The longest that a command or a request may take, in milliseconds; a call may ask for less. Default: 120,000. */
   readonly timeoutMs?: number
@@ -62,6 +62,8 @@ export interface BuiltinOptions extends BuiltinSettings {
 }
 
 const defaults = { maxBytes: 1024 * 1024, timeoutMs: 120_000 } as const
+/** A result is held in memory, several times. A timer of Node can wait no longer. */
+const most = { maxBytes: 64 * 1024 * 1024, timeoutMs: 2 ** 31 - 1 } as const
 
 /**
  * Makes the tools that are switched on, in the order of {@link builtinNames}. Throws `config` for a name that is none,
@@ -71,10 +73,14 @@ export function createBuiltins(options: BuiltinOptions): Tool[] {
   const names = chosen(options.tools, 'builtin.tools', builtinNames)
   if (names.size === 0) return []
   const published = chosen(options.publish, 'builtin.publish', [...names])
+  const { maxBytes = defaults.maxBytes, timeoutMs = defaults.timeoutMs } = options
+  checkLimit('maxBytes', maxBytes, most.maxBytes)
+  checkLimit('timeoutMs', timeoutMs, most.timeoutMs)
+  for (const host of options.hosts ?? []) checkHost(host)
   const kit: Kit = {
     workspace: new Workspace(options.root, 'builtin.root'),
-    maxBytes: options.maxBytes ?? defaults.maxBytes,
-    timeoutMs: options.timeoutMs ?? defaults.timeoutMs,
+    maxBytes,
+    timeoutMs,
     traits: (name, more) => ({ category: 'builtin', ...more, published: published.has(name) }),
   }
   const { commands = [], hosts, environment, baseDir, fetch } = options
@@ -98,4 +104,16 @@ function chosen(names: readonly string[] = [], setting: string, known: readonly 
     throw new ConvokeError('config', `${setting} has ${excerpt(name)}, which is none of its tools; ${hint}.`)
   }
   return new Set(names.includes('*') ? known : names)
+}
+
+function checkLimit(name: string, value: number, limit: number): void {
+  if (Number.isSafeInteger(value) && value >= 1 && value <= limit) return
+  throw new ConvokeError('config', `builtin.${name} must be a whole number from 1 to ${limit}, got ${excerpt(value)}.`)
+}
+
+/** A scheme, a port or a path would never match, and so forbid what it was to allow. */
+function checkHost(host: string): void {
+  if (/^([^:/@\s[\]]+|[\da-f.]*:[\da-f:.]*:[\da-f:.]*)$/i.test(host)) return
+  const what = 'host names such as api.example.com or *.example.org, without a scheme, a port or a path'
+  throw new ConvokeError('config', `builtin.hosts must hold ${what}, got ${excerpt(host)}.`)
 }

@@ -1,4 +1,5 @@
 /** `edit_file` */
+import type { Stats } from 'node:fs'
 import { ConvokeError } from '../../base/errors.ts'
 import { defineTool } from '../define.ts'
 import type { Tool } from '../tool.ts'
@@ -7,7 +8,6 @@ import { toDiff } from './diff.ts'
 import type { Kit } from './kit.ts'
 import { looksBinary, readBytes, toText } from './read.ts'
 import { toOurs, type Workspace } from './workspace.ts'
-import type { Stats } from 'node:fs'
 
 interface Edit {
   readonly old: string
@@ -59,8 +59,8 @@ export function createEditFile({ workspace, maxBytes, traits }: Kit): Tool {
       required: ['path', 'replacements', 'written', 'diff'],
     },
     traits: traits('edit_file', {}),
-    run: ({ path, edits, dry_run: isDry }) =>
-      workspace.inTurn(async () => {
+    run: ({ path, edits, dry_run: isDry }, { signal }) =>
+      workspace.inTurn(signal, async () => {
         const { text, stats } = await readText(workspace, path, maxBytes)
         const { edited, replacements } = applyEdits(text, edits, maxBytes)
         const written = !isDry && edited !== text

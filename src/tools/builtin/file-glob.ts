@@ -18,7 +18,7 @@ export function toFileGlob(glob: string): { fits(path: string): boolean } {
 
 function compile(glob: string): Pattern {
   try {
-    return compilePattern(`^(?:${toPattern(glob.replace(/^\.?\//, ''))})$`, { maxSize })
+    return compilePattern(`(?s)^(?:${toPattern(glob.replace(/^\.?\//, ''))})$`, { maxSize })
   } catch (cause) {
     const why = 'write for example *.ts, src/**/*.{js,ts}'
     throw new ConvokeError('invalid_params', `\`name\` is no glob, got ${excerpt(glob)}; ${why}.`, { cause })

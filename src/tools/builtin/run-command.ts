@@ -10,7 +10,7 @@ import { defineTool } from '../define.ts'
 import type { Tool } from '../tool.ts'
 import { excerpt } from '../value.ts'
 import type { Kit } from './kit.ts'
-import { endGroup } from './process-group.ts'
+import { adopt, endGroup } from './process-group.ts'
 import { findProgram, toCommandEnvironment, type Environment, type Programs } from './program.ts'
 
 type StreamName = 'stdout' | 'stderr'
@@ -238,6 +238,7 @@ class Command {
   async #follow(): Promise<void> {
     const child = this.#child
     if (child.pid === undefined) return this.output.end()
+    adopt(child)
     const closed = new Promise<void>((resolve) => child.once('close', resolve))
     if (child.exitCode === null && child.signalCode === null) {
       await new Promise<void>((resolve) => child.once('exit', resolve))

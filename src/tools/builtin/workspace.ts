@@ -10,6 +10,7 @@ import { randomUUID } from 'node:crypto'
 import { constants, realpathSync, statSync, type Stats } from 'node:fs'
 import { lstat, mkdir, open, readlink, realpath, rename, stat, unlink, type FileHandle } from 'node:fs/promises'
 import { isAbsolute, join, relative, sep } from 'node:path'
+import { abortReason } from '../../base/abort.ts'
 import { ConvokeError, type ErrorCode } from '../../base/errors.ts'
 import { excerpt } from '../value.ts'
 
@@ -115,9 +116,15 @@ export class Workspace {
     })
   }
 
-  /** Does `work` when all work that was given here before is done: of two edits of a file none is lost. */
-  async inTurn<Value>(work: () => Promise<Value>): Promise<Value> {
-    const mine = this.#turn.then(work)
+  /**
+   * Does `work` when all work that was given here before is done: of two edits of a file none is lost. Work that was
+   * stopped while it waited is not begun.
+   */
+  async inTurn<Value>(signal: AbortSignal, work: () => Promise<Value>): Promise<Value> {
+    const mine = this.#turn.then(async () => {
+      if (signal.aborted) throw abortReason(signal)
+      return await work()
+    })
     // Its failure is the matter of the one who gave it.
     this.#turn = mine.catch(() => {})
     return await mine

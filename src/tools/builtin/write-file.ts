@@ -34,12 +34,12 @@ export function createWriteFile({ workspace, maxBytes, traits }: Kit): Tool {
       required: ['path', 'bytes', 'created'],
     },
     traits: traits('write_file', { idempotent: true }),
-    async run({ path, content, encoding }) {
+    async run({ path, content, encoding }, { signal }) {
       const bytes = toBytes(content, encoding)
       if (bytes.length > maxBytes) {
         throw new ConvokeError('too_large', `\`content\` has ${bytes.length} bytes; a file may have ${maxBytes}.`)
       }
-      const { created } = await workspace.inTurn(() => workspace.replace(path, bytes))
+      const { created } = await workspace.inTurn(signal, () => workspace.replace(path, bytes))
       return { path, bytes: bytes.length, created }
     },
   })
