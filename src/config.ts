@@ -33,7 +33,7 @@ export interface LoadedConfig {
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The variables of this process. */
+/** The variables of this process. Of these, programs that tools start get a few harmless ones. */
 export function processEnvironment(): Environment {
   return process.env
 }

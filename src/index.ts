@@ -14,6 +14,7 @@ export type {
   JwtOptions,
   NodeOptions,
   ServerOptions,
+  SkillOptions,
   StoreSettings,
   TokenOptions,
   ToolModule,
@@ -48,6 +49,7 @@ export type { RemoteToolInfo } from './peers/remote-tool-info.ts'
 export type { Artifact, Message, Part, Task } from './protocol/a2a.ts'
 export type { MessageContext, MessageEvent, MessageHandler, MessageOutcome } from './server/message-handler.ts'
 export { Content, isContent } from './protocol/content.ts'
+export type { BuiltinName, BuiltinSettings } from './tools/builtin/create.ts'
 export { defineTool } from './tools/define.ts'
 export { toOpenAi, toParameters, type OpenAiTool, type ParameterSchema } from './tools/definitions.ts'
 export type { HookedCall, HookedOutcome, ToolHooks } from './tools/hooks.ts'
@@ -69,6 +71,7 @@ export type { SourceStatus, ToolSource } from './tools/source.ts'
 export type { ToolFilter } from './tools/table.ts'
 export { ModelNames, type ModelNamesOptions } from './tools/model-names.ts'
 export { localSource } from './tools/local-source.ts'
+export {
   runPlan,
   type Planned,
   type Planner,

@@ -33,6 +33,8 @@ import type { Store } from './store/store.ts'
 import { PushService } from './tasks/push.ts'
 import { TaskRuntime } from './tasks/runtime.ts'
 import { closeIdleWorkers } from './tools/blocking.ts'
+import { createBuiltins } from './tools/builtin/create.ts'
+import { createSkillTools } from './tools/builtin/skills.ts'
 import { DelegationGuard } from './tools/delegation.ts'
 import { loadTools } from './tools/load.ts'
 import { LocalToolRegistry } from './tools/local.ts'
@@ -40,6 +42,7 @@ import { ToolManager } from './tools/manager.ts'
 import { Pins, pinsPath } from './tools/pins.ts'
 import { ToolPolicy } from './tools/policy.ts'
 import { isToolInstance, type ToolBase } from './tools/tool-base.ts'
+import { discoverSkillBundles, type SkillFolder } from './tools/skill-bundles.ts'
 import type { Tool } from './tools/tool.ts'
 
 /** One way into the node. */
@@ -104,12 +107,28 @@ export async function createNode(options: NodeOptions): Promise<Node> {
   const log = createLog(options.logLevel ?? 'warn')
   const authenticator = createAuthenticator(options.server?.auth)
   const registry = new LocalToolRegistry({ log })
-  const warnings = await addTools(registry, options, baseDir, log)
+  const builtinFetch = createGuardedFetch({ allowPrivate: options.builtin?.allowPrivate ?? false })
+  const builtin = await createBuiltinTools(options, { baseDir, fetch: builtinFetch, log })
+  const warnings = [
+    ...builtin.warnings,
+    ...(await addTools(registry, options, { baseDir, log, builtin: builtin.tools })),
+  ]
   const onMessage = options.onMessage ?? (await loadHandler(options, baseDir))
   const template = await readTemplate(options, baseDir)
   const store = await openStore(storeOptions(options, baseDir))
   try {
-    return new RunningNode({ options, baseDir, log, authenticator, registry, warnings, onMessage, template, store })
+    return new RunningNode({
+      options,
+      baseDir,
+      log,
+      authenticator,
+      registry,
+      warnings,
+      onMessage,
+      template,
+      store,
+      builtinFetch,
+    })
   } catch (error) {
     await store.close()
     throw error
@@ -126,6 +145,7 @@ interface Parts {
   readonly onMessage: MessageHandler | undefined
   readonly template: JsonObject
   readonly store: Store
+  readonly builtinFetch: GuardedFetch
 }
 
 class RunningNode implements Node {
@@ -143,6 +163,7 @@ class RunningNode implements Node {
   readonly #push: PushService
   readonly #fetch: GuardedFetch
   readonly #directoryFetch: GuardedFetch
+  readonly #builtinFetch: GuardedFetch
   readonly #discovery: Discovery
   readonly #authenticator: ReturnType<typeof createAuthenticator>
   readonly #cards: CardRoute
@@ -153,8 +174,20 @@ class RunningNode implements Node {
   #url = ''
   #stopping: Promise<void> | undefined
 
-  constructor({ options, baseDir, log, authenticator, registry, warnings, onMessage, template, store }: Parts) {
+  constructor({
+    options,
+    baseDir,
+    log,
+    authenticator,
+    registry,
+    warnings,
+    onMessage,
+    template,
+    store,
+    builtinFetch,
+  }: Parts) {
     const { server = {} } = options
+    this.#builtinFetch = builtinFetch
     const host = server.host ?? '127.0.0.1'
     this.#options = options
     this.#log = log
@@ -333,7 +366,7 @@ class RunningNode implements Node {
     this.#life.abort(new ConvokeError('canceled', 'The node is stopping.'))
     await this.tools.close()
     await this.peers.close()
-    await Promise.all([this.#fetch.close(), this.#directoryFetch.close()])
+    await Promise.all([this.#fetch, this.#directoryFetch, this.#builtinFetch].map((fetch) => fetch.close()))
     await closeIdleWorkers()
     this.#authenticator.close()
     await this.#store.close()
@@ -369,11 +402,34 @@ function checkServer({ server = {} }: NodeOptions): void {
   }
 }
 
+interface Surroundings {
+  readonly baseDir: string
+  readonly log: Log
+}
+
+/** The tools that the package brings along, as far as they are switched on. */
+async function createBuiltinTools(
+  { builtin, skills, environment = processEnvironment() }: NodeOptions,
+  { baseDir, fetch, log }: Surroundings & { readonly fetch: GuardedFetch },
+): Promise<{ readonly tools: readonly Tool[]; readonly warnings: readonly string[] }> {
+  const root = resolve(baseDir, builtin?.root ?? '.')
+  const tools = createBuiltins({ ...builtin, root, baseDir, environment, fetch })
+  if (skills === undefined) return { tools, warnings: [] }
+  const { dirs = [], builtin: withOurs = true, only } = skills
+  const ours = fileURLToPath(new URL('../skills', import.meta.url))
+  const folders: SkillFolder[] = [
+    ...(withOurs ? [{ folder: ours, source: 'builtin' as const }] : []),
+    ...dirs.map((dir) => ({ folder: resolve(baseDir, dir), source: 'user' as const })),
+  ]
+  const { bundles, warnings } = await discoverSkillBundles(folders, { log, ...(only === undefined ? {} : { only }) })
+  return { tools: [...tools, ...createSkillTools(bundles)], warnings }
+}
+
+/** Own tools, then those of modules, then builtin ones, whose names no module can take. */
 async function addTools(
   registry: LocalToolRegistry,
   options: NodeOptions,
-  baseDir: string,
-  log: Log,
+  { baseDir, log, builtin }: Surroundings & { readonly builtin: readonly Tool[] },
 ): Promise<string[]> {
   const entries = options.tools ?? []
   const modules = entries.filter((entry): entry is ToolModule => 'module' in entry)
@@ -381,11 +437,13 @@ async function addTools(
   for (const tool of own) {
     if (!isToolInstance(tool) || (await tool.isEnabled())) registry.register(tool)
   }
+  const taken = new Set([...own, ...builtin].map(({ name }) => name))
   const { tools, warnings } = await loadTools(modules, { baseDir, log })
   for (const tool of tools) {
-    if (registry.get(tool.name) === undefined) registry.register(tool)
+    if (!taken.has(tool.name)) registry.register(tool)
     else warnings.push(`There is a tool "${tool.name}" already; the one of a module was skipped.`)
   }
+  for (const tool of builtin) registry.register(tool)
   return [...warnings, ...registry.problems().map(({ name, reason }) => `The tool "${name}" is disabled: ${reason}`)]
 }
 

@@ -10,6 +10,7 @@ import type { PinSettings } from './tools/pins.ts'
 import type { PolicyRule } from './tools/policy.ts'
 import type { ToolEntry } from './tools/load.ts'
 import type { ToolBase } from './tools/tool-base.ts'
+import type { BuiltinSettings } from './tools/builtin/create.ts'
 import type { Tool } from './tools/tool.ts'
 import type { ResultMode } from './tools/validation.ts'
 
@@ -123,6 +124,16 @@ export interface DelegationOptions {
   readonly maxHops?: number
 }
 
+/** Skill bundles: folders with a `SKILL.md`, which the tools `list_skills` and `load_skill` give to models. */
+export interface SkillOptions {
+  /** Folders with bundles of the user, relative to `baseDir`; in each, every folder with a `SKILL.md` is one. Default: none. */
+  readonly dirs?: readonly string[]
+  /** Those that come with the package, too. One of the user with the same name wins. Default: true. */
+  readonly builtin?: boolean
+  /** Take only those of these names. Default: all. */
+  readonly only?: readonly string[]
+}
+
 export interface NodeOptions {
   readonly agent: AgentOptions
   /** Other agents, by the id that their tools are called with here: `^[A-Za-z0-9_-]{1,64}$`. */
@@ -155,6 +166,10 @@ export interface NodeOptions {
   readonly pins?: PinSettings
   /** Tools as `defineTool` or a class makes them, and modules of tools. */
   readonly tools?: readonly (Tool | ToolBase | ToolEntry)[]
+  /** The tools that the package brings along: files, commands, HTTP. Default: none of them. */
+  readonly builtin?: BuiltinSettings
+  /** Without it there are no skills, and none of the tools for them. */
+  readonly skills?: SkillOptions
   /** Answers messages that name no tool. */
   readonly onMessage?: MessageHandler
   /** `silent`, `error`, `warn`, `info`, `debug`. Default: `warn` for `createNode`, `info` for `convoke serve`. */

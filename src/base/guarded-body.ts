@@ -29,6 +29,8 @@ export interface BodyStream extends AsyncIterable<Uint8Array> {
    * `idleTimeoutMs`. Default: 30,000.
    */
   text(maxBytes: number, idleTimeoutMs?: number): Promise<string>
+  /** {@link text}, as it is. */
+  bytes(maxBytes: number, idleTimeoutMs?: number): Promise<Buffer>
 }
 
 type Resolve<Value> = (value: Value | Promise<Value>) => void
@@ -69,7 +71,10 @@ export class TextSink implements Sink {
     const bytes = join(this.#chunks)
     const encoding = headers['content-encoding']
     if (encoding === undefined) this.#resolve({ status, headers, url, text: toText(bytes) })
-    else this.#resolve(decode(bytes, encoding, this.#maxBytes).then((text) => ({ status, headers, url, text })))
+    else {
+      const decoded = decode(bytes, encoding, this.#maxBytes).then(toText)
+      this.#resolve(decoded.then((text) => ({ status, headers, url, text })))
+    }
   }
 
   fail(error: ConvokeError): void {
@@ -199,7 +204,11 @@ export class BodySink implements Sink, BodyStream, AsyncIterator<Buffer, undefin
     this.#wakeReader()
   }
 
-  async text(maxBytes: number, idleTimeoutMs = defaultIdleTimeoutMs): Promise<string> {
+  async text(maxBytes: number, idleTimeoutMs?: number): Promise<string> {
+    return toText(await this.bytes(maxBytes, idleTimeoutMs))
+  }
+
+  async bytes(maxBytes: number, idleTimeoutMs = defaultIdleTimeoutMs): Promise<Buffer> {
     const chunks: Buffer[] = []
     let bytes = 0
     const timer = setTimeout(() => {
@@ -215,7 +224,7 @@ export class BodySink implements Sink, BodyStream, AsyncIterator<Buffer, undefin
     } finally {
       clearTimeout(timer)
     }
-    return this.#encoding === undefined ? toText(join(chunks)) : decode(join(chunks), this.#encoding, maxBytes)
+    return this.#encoding === undefined ? join(chunks) : decode(join(chunks), this.#encoding, maxBytes)
   }
 
   #wakeReader(): void {
@@ -250,15 +259,15 @@ const decoders: ReadonlyMap<string, Decoder> = new Map<string, Decoder>([
 ])
 
 /** Decompresses; the limit is one of what comes out, so that a small bomb stays small. */
-async function decode(bytes: Buffer, encoding: string | string[], maxBytes: number): Promise<string> {
+async function decode(bytes: Buffer, encoding: string | string[], maxBytes: number): Promise<Buffer> {
   const decoder = decoders.get(String(encoding).trim().toLowerCase())
   if (decoder === undefined) {
     const text = 'The answer is compressed in a way that this node does not know.'
     throw new NetworkError('other', text, { sent: true, retryable: false })
   }
-  if (bytes.length === 0) return ''
+  if (bytes.length === 0) return bytes
   try {
-    return toText(await decoder(bytes, { maxOutputLength: maxBytes }))
+    return await decoder(bytes, { maxOutputLength: maxBytes })
   } catch (cause) {
     if (cause instanceof RangeError) throw tooLarge(maxBytes)
     throw new NetworkError('other', 'The answer could not be decompressed.', { sent: true, cause })

@@ -30,7 +30,7 @@ export interface Target {
 }
 
 export interface ExchangeRequest {
-  readonly method: 'GET' | 'POST' | 'DELETE'
+  readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string
   /** Up to the end of the body, or until {@link Exchange.endTimeout}. */

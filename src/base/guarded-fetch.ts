@@ -17,7 +17,7 @@ export interface GuardedFetchOptions extends GuardedConnectOptions {
 }
 
 export interface GuardedRequest {
-  readonly method: 'GET' | 'POST' | 'DELETE'
+  readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   /** Those that frame a message (`host`, `content-length`, `connection` and so on) are refused. */
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string
@@ -30,6 +30,8 @@ export interface GuardedRequest {
   readonly maxBytes?: number
   /** How many redirects to follow. Default: 0, and a redirect is an answer like others. */
   readonly maxRedirects?: number
+  /** Hears where a redirect leads before it is followed, as a URL; what it throws ends the request. */
+  readonly onRedirect?: (url: string) => void
 }
 
 /**
@@ -37,8 +39,8 @@ export interface GuardedRequest {
  * signal, `too_large`, `invalid_params` for a URL or header that cannot be sent, and {@link NetworkError} for the rest.
  * A status is never an error.
  *
- * Redirects: a GET follows any, a POST those that keep it a POST (307, 308); none lead from https to http. One that
- * leads to another origin takes along no header that could hold a secret; the body of a POST goes there.
+ * Redirects: a GET or HEAD follows any, a request with a body those that keep it what it is (307, 308); none lead from
+ * https to http. One that leads to another origin takes along no header that could hold a secret; the body goes there.
  */
 export interface GuardedFetch {
   /** The whole body as text, decompressed if need be. Compression is asked for with an `accept-encoding` header. */
@@ -126,6 +128,7 @@ async function follow<Given extends Answer & { body?: BodyStream }>(
     answer.body?.cancel()
     if (redirects === maxRedirects) throw lost(target, `redirected more than ${maxRedirects} times`)
     const next = nextTarget(target, location)
+    request.onRedirect?.(next.href)
     const headers = next.origin === target.origin ? hop.headers : harmlessHeaders(hop.headers)
     const left = deadline === undefined ? {} : { timeoutMs: Math.max(Math.ceil(deadline - performance.now()), 1) }
     hop = { ...hop, headers, ...left }
@@ -137,7 +140,9 @@ function redirectOf({ status, headers }: Answer, method: string): string | undef
   const { location } = headers
   if (typeof location !== 'string') return undefined
   if (status === 307 || status === 308) return method === 'DELETE' ? undefined : location
-  return method === 'GET' && (status === 301 || status === 302 || status === 303) ? location : undefined
+  return (method === 'GET' || method === 'HEAD') && (status === 301 || status === 302 || status === 303)
+    ? location
+    : undefined
 }
 
 function nextTarget(from: Target, location: string): Target {

@@ -1,6 +1,7 @@
 /** `defineTool`: a tool as its author writes it, checked and made into a {@link Tool}. */
 import { ConvokeError } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
+import type { Content } from '../protocol/content.ts'
 import { toolNamePattern } from '../protocol/extension.ts'
 import { blockingRun, type Blocking } from './blocking.ts'
 import type { ParamsOf, ResultOf, SchemaSource } from './infer.ts'
@@ -34,8 +35,8 @@ export interface RunDefinition<Input extends SchemaSource, Output extends Schema
   Input,
   Output
 > {
-  /** Does the work. What it yields are chunks, what it returns is the result: JSON values, or bytes. `undefined` becomes null. */
-  run(params: ParamsOf<Input>, context: ToolContext): RunResult<ResultOf<Output>>
+  /** Does the work. What it yields are chunks, what it returns is the result: JSON values, bytes, or Content. `undefined` becomes null. */
+  run(params: ParamsOf<Input>, context: ToolContext): RunResult<ResultOf<Output> | Content>
   readonly blocking?: never
 }
 
