@@ -45,7 +45,28 @@ export type { Artifact, Message, Part, Task } from './protocol/a2a.ts'
 export type { MessageContext, MessageEvent, MessageHandler, MessageOutcome } from './server/message-handler.ts'
 export { Content, isContent } from './protocol/content.ts'
 export { defineTool } from './tools/define.ts'
-export { toOpenAi, toParameters, type OpenAiTool, type ParameterSchema } from './tools/definitions.ts'
+export {
+  createDefinitions,
+  toLangChain,
+  toMcp,
+  toOpenAi,
+  type DefinitionOptions,
+  type Definitions,
+} from './tools/definitions.ts'
+export { fromModelArguments, type ModelArgumentsOptions } from './tools/definitions/arguments.ts'
+export type { ContentAndArtifact, LangChainConfig, LangChainTool } from './tools/definitions/langchain.ts'
+export { toParameters, type ParameterSchema } from './tools/definitions/parameters.ts'
+export { toolPrompts, type ToolPromptOptions, type ToolPrompts } from './tools/definitions/prompts.ts'
+export { estimateTokens, type ToolSelection } from './tools/definitions/select.ts'
+export type {
+  AnthropicTool,
+  GeminiFunction,
+  GeminiTool,
+  McpTool,
+  OpenAiResponsesTool,
+  OpenAiTool,
+  Provider,
+} from './tools/definitions/shapes.ts'
 export { KeyError, LocalToolRegistry, ValueError, type McpStyleTool, type ToolFilter } from './tools/local.ts'
 export { ToolManager, type ToolCallOptions, type ToolManagerOptions, type ToolResult } from './tools/manager.ts'
 export { ModelNames, type ModelNamesOptions } from './tools/model-names.ts'
