@@ -51,7 +51,6 @@ export type { MessageContext, MessageEvent, MessageHandler, MessageOutcome } fro
 export { Content, isContent } from './protocol/content.ts'
 export type { BuiltinName, BuiltinSettings } from './tools/builtin/create.ts'
 export { defineTool } from './tools/define.ts'
-export { toOpenAi, toParameters, type OpenAiTool, type ParameterSchema } from './tools/definitions.ts'
 export type { HookedCall, HookedOutcome, ToolHooks } from './tools/hooks.ts'
 export type { CallLimits } from './tools/limits.ts'
 export { KeyError, LocalToolRegistry, ValueError, type McpStyleTool } from './tools/local.ts'
@@ -69,6 +68,28 @@ export type { PublishedTool } from './tools/published.ts'
 export type { RetryRule } from './tools/retry.ts'
 export type { SourceStatus, ToolSource } from './tools/source.ts'
 export type { ToolFilter } from './tools/table.ts'
+export {
+  createDefinitions,
+  toLangChain,
+  toMcp,
+  toOpenAi,
+  type DefinitionOptions,
+  type Definitions,
+} from './tools/definitions.ts'
+export { fromModelArguments, type ModelArgumentsOptions } from './tools/definitions/arguments.ts'
+export type { ContentAndArtifact, LangChainConfig, LangChainTool } from './tools/definitions/langchain.ts'
+export { toParameters, type ParameterSchema } from './tools/definitions/parameters.ts'
+export { toolPrompts, type ToolPromptOptions, type ToolPrompts } from './tools/definitions/prompts.ts'
+export { estimateTokens, type ToolSelection } from './tools/definitions/select.ts'
+export type {
+  AnthropicTool,
+  GeminiFunction,
+  GeminiTool,
+  McpTool,
+  OpenAiResponsesTool,
+  OpenAiTool,
+  Provider,
+} from './tools/definitions/shapes.ts'
 export { ModelNames, type ModelNamesOptions } from './tools/model-names.ts'
 export { localSource } from './tools/local-source.ts'
 export {
