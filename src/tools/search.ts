@@ -177,7 +177,8 @@ const options: Options<Document> = {
   searchOptions: {
     boost: { name: 4, description: 2, params: 0.5 },
     prefix: (word) => word.length >= 2,
-    fuzzy: (word) => (word.length >= 4 ? 0.2 : false),
+    // Another number is another thing.
+    fuzzy: (word) => (word.length >= 4 && !/\d/.test(word) ? 0.2 : false),
     maxFuzzy: 2,
     weights: { prefix: 0.5, fuzzy: 0.3 },
   },
