@@ -176,6 +176,22 @@ describe('calls that repeat others', () => {
     ])
   })
 
+  test('are the same tool’s under whatever name it is called', async () => {
+    const space = spaceOf(add)
+    const aliased: BatchSpace = {
+      tryCall: (name, params, options) => space.tryCall(name === 'plus' ? 'add' : name, params, options),
+      get: (name) => space.get?.(name === 'plus' ? 'add' : name),
+    }
+    const { answers } = await executeBatch(aliased, [
+      { id: 'a', name: 'plus', arguments: { a: 1 } },
+      { id: 'b', name: 'add', arguments: { a: 1 } },
+    ])
+    expect(answers.map(({ name, data, deduplicated }) => [name, data, deduplicated])).toEqual([
+      ['plus', { sum: 2 }, undefined],
+      ['add', { sum: 2 }, true],
+    ])
+  })
+
   test('share a failure too', async () => {
     const { answers } = await executeBatch(spaceOf(add), [
       { id: 'a', name: 'add', arguments: {} },
@@ -341,6 +357,13 @@ describe('what cannot be called', () => {
     expect(answers[0]).toMatchObject({ id: '1', success: false, errorType: 'not_found' })
     expect(answers[0]?.error).toBe('There is no tool "wordCount" here. Did you mean "word_count"?')
     expect(answers[1]?.error).toBe('There is no tool "nothing_like_it" here.')
+    // A snapshot need not say what it holds.
+    const space = spaceOf()
+    const snapshot = (): BatchSpace => ({ tryCall: (name) => space.tryCall(name) })
+    const later = await executeBatch({ ...space, list: () => [{ ...add, name: 'bob.add' }], snapshot }, [
+      { name: 'add' },
+    ])
+    expect(later.answers[0]?.error).toBe('There is no tool "add" here. Did you mean "bob.add"?')
   })
 
   test('is answered with why it is no call', async () => {

@@ -144,6 +144,7 @@ type Settings = BatchOptions & Required<Pick<BatchOptions, 'limit' | 'concurrenc
 
 class Round {
   readonly #space: BatchSpace
+  readonly #listed: () => readonly Tool[]
   /** The tools that may be called, by handle; undefined where all may. */
   readonly #allowed: ReadonlyMap<string, Tool> | undefined
   readonly #settings: Settings
@@ -153,6 +154,7 @@ class Round {
 
   constructor(space: BatchSpace, calls: unknown, settings: Settings) {
     this.#space = space.snapshot?.() ?? space
+    this.#listed = () => settings.tools ?? this.#space.list?.() ?? space.list?.() ?? []
     const { tools, log = silentLog } = settings
     this.#allowed = tools && new Map(tools.map((tool) => [tool.name, tool]))
     this.#settings = settings
@@ -194,7 +196,9 @@ class Round {
     let duplicates = 0
     const planned = read.map(({ id, name, params, problem }, i) => {
       const handle = this.#settings.names?.handleOf(name) ?? name
-      const key = problem === undefined ? `${handle}\n${canonicalJson(params)}` : undefined
+      const tool = name === '' ? undefined : this.#find(handle)
+      // One tool may go by several names.
+      const key = problem === undefined ? `${tool?.name ?? handle}\n${canonicalJson(params)}` : undefined
       const original = key === undefined ? undefined : originals.get(key)
       if (original !== undefined) duplicates++
       const call: Planned = {
@@ -202,7 +206,7 @@ class Round {
         name,
         handle,
         params,
-        tool: name === '' ? undefined : this.#find(handle),
+        tool,
         original,
         outcome: problem && failure('invalid_params', problem.message, problem.issues),
         executed: false,
@@ -295,7 +299,7 @@ class Round {
   #missing({ name, handle }: Planned, found = `There is no tool ${excerpt(name)} here.`): string {
     let known: readonly Tool[] = []
     try {
-      known = this.#settings.tools ?? this.#space.list?.() ?? []
+      known = this.#listed()
     } catch {
       // A name that was probably meant is help, not an answer.
     }

@@ -13,7 +13,7 @@ export interface ToolMatch {
 }
 
 /** What of a tool is looked at; more says nothing more and costs memory. */
-const maxDescription = 1000
+const maxDescription = 600
 const maxParams = 50
 const maxParamDescription = 100
 const maxQuery = 200
