@@ -1,18 +1,17 @@
 /** A model's round of calls: all of them answered, in order, whatever becomes of each. */
 import { abortReason, onAbort } from '../base/abort.ts'
-import { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from '../base/errors.ts'
+import { ConvokeError, type ErrorCode, type Issue, type RetryPolicy } from '../base/errors.ts'
 import { inTurns } from '../base/in-turns.ts'
-import { canonicalJson, cloneJson, isObject, type JsonObject } from '../base/json.ts'
+import { canonicalJson, cloneJson, type JsonObject } from '../base/json.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
-import { Content, isContent } from '../protocol/content.ts'
-import { asConvokeError } from './failure.ts'
 import type { CallRecord } from './call-history.ts'
+import { failure, notBegun, thrownOutcome, toOutcome, type Outcome } from './call-outcome.ts'
 import type { ToolCallOptions, ToolResult } from './manager.ts'
 import { readModelCall, type ModelCall } from './model-call.ts'
 import { findReferences, type Reference } from './references.ts'
 import type { Tool, ToolValue } from './tool.ts'
 import { checkMaxChars, defaultMaxChars, toModelText } from './truncate.ts'
-import { clip, closest, excerpt, findNotJson } from './value.ts'
+import { closest, excerpt } from './value.ts'
 
 /** What a round runs over; a ToolManager is one. */
 export interface BatchSpace {
@@ -99,17 +98,6 @@ export interface BatchResult {
   readonly references: readonly Reference[]
 }
 
-/** What became of a call. Several answers may tell of it. */
-type Outcome =
-  | { readonly success: true; readonly data: ToolValue }
-  | {
-      readonly success: false
-      readonly error: string
-      readonly errorType: ErrorCode
-      readonly retry: RetryPolicy & { readonly retryAfterMs?: number }
-      readonly issues?: readonly Issue[]
-    }
-
 interface Planned {
   readonly id: string
   readonly name: string
@@ -147,7 +135,7 @@ export async function executeBatch(
 }
 
 /** Throws `config` unless the value is a whole number of 1 or more. */
-export function checkCount(name: string, value: unknown): void {
+function checkCount(name: string, value: unknown): void {
   if (Number.isSafeInteger(value) && Number(value) >= 1) return
   throw new ConvokeError('config', `\`${name}\` must be a whole number of 1 or more, got ${excerpt(value)}.`)
 }
@@ -156,6 +144,7 @@ type Settings = BatchOptions & Required<Pick<BatchOptions, 'limit' | 'concurrenc
 
 class Round {
   readonly #space: BatchSpace
+  readonly #listed: () => readonly Tool[]
   /** The tools that may be called, by handle; undefined where all may. */
   readonly #allowed: ReadonlyMap<string, Tool> | undefined
   readonly #settings: Settings
@@ -165,6 +154,7 @@ class Round {
 
   constructor(space: BatchSpace, calls: unknown, settings: Settings) {
     this.#space = space.snapshot?.() ?? space
+    this.#listed = () => settings.tools ?? this.#space.list?.() ?? space.list?.() ?? []
     const { tools, log = silentLog } = settings
     this.#allowed = tools && new Map(tools.map((tool) => [tool.name, tool]))
     this.#settings = settings
@@ -206,7 +196,9 @@ class Round {
     let duplicates = 0
     const planned = read.map(({ id, name, params, problem }, i) => {
       const handle = this.#settings.names?.handleOf(name) ?? name
-      const key = problem === undefined ? `${handle}\n${canonicalJson(params)}` : undefined
+      const tool = name === '' ? undefined : this.#find(handle)
+      // One tool may go by several names.
+      const key = problem === undefined ? `${tool?.name ?? handle}\n${canonicalJson(params)}` : undefined
       const original = key === undefined ? undefined : originals.get(key)
       if (original !== undefined) duplicates++
       const call: Planned = {
@@ -214,7 +206,7 @@ class Round {
         name,
         handle,
         params,
-        tool: name === '' ? undefined : this.#find(handle),
+        tool,
         original,
         outcome: problem && failure('invalid_params', problem.message, problem.issues),
         executed: false,
@@ -287,58 +279,27 @@ class Round {
         // In a function of its own, so that a space that throws at once rejects like any other.
         (async () => await this.#space.tryCall(call.handle, cloneJson(call.params), options))(),
       )
-      call.outcome = this.#check(call, result)
+      call.outcome = this.#explained(call, toOutcome(call.name, result))
     } catch (error) {
-      call.outcome = this.#caught(call, error)
+      call.outcome = thrownOutcome(call.name, error, signal)
+      if (call.outcome.errorType === 'tool_failed')
+        this.#log.warn({ tool: call.handle, err: error }, `The call of the tool "${call.name}" threw.`)
     }
     call.seconds = Math.round(performance.now() - startedAt) / 1000
   }
 
-  /** What a space answered, if it has the shape of an answer. */
-  #check(call: Planned, result: unknown): Outcome {
-    const wrong = (what: string): Outcome => {
-      this.#log.warn(
-        { tool: call.handle },
-        `The call of the tool "${call.name}" was answered in a wrong shape: ${what}.`,
-      )
-      return failure('invalid_result', `The tool "${call.name}" answered in a wrong shape: ${what}.`)
-    }
-    if (!isObject(result)) return wrong(`expected an object { success, … }, got ${excerpt(result)}`)
-    if (result['success'] === true) {
-      const { data } = result
-      if (data instanceof Uint8Array) return { success: true, data }
-      const notJson = isContent(data) ? findWrongPart(data) : findNotJson(data)
-      if (notJson === undefined) return { success: true, data: data as ToolValue }
-      return wrong(`the result is no value at "${notJson.path}": ${notJson.message}`)
-    }
-    if (result['success'] !== false)
-      return wrong(`\`success\` must be true or false, got ${excerpt(result['success'])}`)
-    const { error, errorType, issues, retry } = result as Partial<Extract<ToolResult, { success: false }>>
-    if (typeof error !== 'string') return wrong(`\`error\` must be a text, got ${excerpt(error)}`)
-    const code = typeof errorType === 'string' && Object.hasOwn(errorCodes, errorType) ? errorType : 'tool_failed'
-    if (code === 'not_found' && call.tool === undefined && this.#find(call.handle) === undefined)
-      return failure(code, this.#missing(call, error), issues)
-    return {
-      ...failure(code, error, Array.isArray(issues) ? issues : undefined),
-      ...(isObject(retry) ? { retry } : {}),
-    }
-  }
-
-  #caught(call: Planned, error: unknown): Outcome {
-    const { signal } = this.#settings
-    const known = asConvokeError(error)
-    if (known !== undefined) return failure(known.code, known.message, known.issues, known)
-    if (signal?.aborted === true) return toFailure(abortReason(signal))
-    this.#log.warn({ tool: call.handle, err: error }, `The call of the tool "${call.name}" threw.`)
-    const said = error instanceof Error && error.message !== '' ? clip(error.message, 4000) : undefined
-    return failure('tool_failed', `The tool "${call.name}" failed${said === undefined ? '.' : `: ${said}`}`)
+  /** Says of a tool that is not there which one was probably meant; a tool that is there may say `not_found` of other things. */
+  #explained(call: Planned, outcome: Outcome): Outcome {
+    if (outcome.success || outcome.errorType !== 'not_found') return outcome
+    if (call.tool !== undefined || this.#find(call.handle) !== undefined) return outcome
+    return { ...outcome, error: this.#missing(call, outcome.error) }
   }
 
   /** `found` is what the space said of it. */
   #missing({ name, handle }: Planned, found = `There is no tool ${excerpt(name)} here.`): string {
     let known: readonly Tool[] = []
     try {
-      known = this.#settings.tools ?? this.#space.list?.() ?? []
+      known = this.#listed()
     } catch {
       // A name that was probably meant is help, not an answer.
     }
@@ -415,48 +376,6 @@ class Round {
     this.#warnings.push(message)
     this.#log.warn(details, message)
   }
-}
-
-/** What is wrong with Content that may not have been made by its constructor. */
-function findWrongPart(content: Content): Issue | undefined {
-  try {
-    for (const { data } of new Content(content.parts).parts) {
-      const notJson = data === undefined ? undefined : findNotJson(data)
-      if (notJson !== undefined) return notJson
-    }
-    return undefined
-  } catch (error) {
-    return { path: '', message: error instanceof Error ? error.message : String(error) }
-  }
-}
-
-function failure(
-  errorType: ErrorCode,
-  error: string,
-  issues?: readonly Issue[],
-  { retryable, retryAfterMs }: { readonly retryable?: boolean; readonly retryAfterMs?: number | undefined } = {},
-): Extract<Outcome, { success: false }> {
-  const preset = errorCodes[errorType]
-  return {
-    success: false,
-    error,
-    errorType,
-    retry: {
-      ...preset,
-      retryable: retryable ?? preset.retryable,
-      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-    },
-    ...(issues === undefined ? {} : { issues }),
-  }
-}
-
-function toFailure(error: ConvokeError): Outcome {
-  return failure(error.code, error.message, error.issues, error)
-}
-
-function notBegun(signal: AbortSignal): Outcome {
-  const { code, message } = abortReason(signal)
-  return failure(code, `Not executed: ${message}`)
 }
 
 /** The work's value, or the reason of the signal as soon as that aborts, whether the work heeds it or not. */

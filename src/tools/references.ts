@@ -14,7 +14,7 @@ export interface Reference {
 }
 
 /** Most references of one result; those beyond are not looked at. */
-export const maxReferences = 100
+const maxReferences = 100
 /** Longest text in a reference; longer titles are cut, longer URLs and ids are none. */
 const maxText = 2000
 

@@ -13,7 +13,7 @@ export interface ToolMatch {
 }
 
 /** What of a tool is looked at; more says nothing more and costs memory. */
-const maxDescription = 1000
+const maxDescription = 600
 const maxParams = 50
 const maxParamDescription = 100
 const maxQuery = 200
@@ -177,7 +177,8 @@ const options: Options<Document> = {
   searchOptions: {
     boost: { name: 4, description: 2, params: 0.5 },
     prefix: (word) => word.length >= 2,
-    fuzzy: (word) => (word.length >= 4 ? 0.2 : false),
+    // Another number is another thing.
+    fuzzy: (word) => (word.length >= 4 && !/\d/.test(word) ? 0.2 : false),
     maxFuzzy: 2,
     weights: { prefix: 0.5, fuzzy: 0.3 },
   },

@@ -23,7 +23,7 @@ const leastChars = 100
  *
  * What is too long is cut where it is long, and says how much is missing: texts keep their head and tail, arrays their
  * first items, objects their first members; what lies too deep becomes a note. Cut JSON is JSON still. Takes time in
- * proportion to the size of the value. Throws `config` for a wrong `maxChars`.
+ * proportion to the size of the value at most. Throws `config` for a wrong `maxChars`.
  */
 export function toModelText(value: ToolValue, options: ModelTextOptions = {}): string {
   const { maxChars = defaultMaxChars, bytes = 'describe' } = options
@@ -48,7 +48,7 @@ export function checkMaxChars(maxChars: unknown): void {
 function jsonText(value: Json, maxChars: number): string {
   if (typeof value === 'string') return cutText(value, maxChars)
   const sizes: Sizes = new Map()
-  if (measure(value, sizes, 0) <= maxChars) return JSON.stringify(value)
+  if (measure(value, maxChars, sizes, 0) <= maxChars) return JSON.stringify(value)
   return JSON.stringify(shrink(value, maxChars, sizes, 0))
 }
 
@@ -91,25 +91,38 @@ function isHalved(text: string, index: number): boolean {
 /** How long the JSON of arrays and objects is; measured once, as every level above asks for it. */
 type Sizes = Map<object, number>
 
-/** Stands for the size of what lies too deep, which is left out wherever it is. */
-const tooDeep = 1e12
+/** Stands for the size of what is longer than anybody has room for, and of what lies too deep. */
+const tooLarge = 1e12
 
-/** The length of a value's JSON. */
-function measure(value: Json | undefined, sizes: Sizes, depth: number): number {
-  if (typeof value === 'string') return stringSize(value)
+/** The length of a value's JSON, or `tooLarge` above `cap`: more of it than that is not looked at. */
+function measure(value: Json | undefined, cap: number, sizes: Sizes, depth: number): number {
+  if (typeof value === 'string') return value.length > cap ? tooLarge : stringSize(value)
   if (typeof value !== 'object' || value === null) return String(value).length
   const known = sizes.get(value)
   if (known !== undefined) return known
-  // Two brackets, and a comma behind all but the last.
-  let size = 1
-  if (depth >= maxJsonDepth) size = tooDeep
-  else {
-    if (Array.isArray(value)) for (const item of value) size += measure(item, sizes, depth + 1) + 1
-    else for (const [key, member] of members(value)) size += stringSize(key) + measure(member, sizes, depth + 1) + 2
-  }
-  size = Math.max(2, size)
+  const measured = depth >= maxJsonDepth ? tooLarge : measureMembers(value, cap, sizes, depth + 1)
+  const size = measured > cap ? tooLarge : measured
   sizes.set(value, size)
   return size
+}
+
+function measureMembers(value: Json[] | JsonObject, cap: number, sizes: Sizes, depth: number): number {
+  // Two brackets, and a comma behind all but the last.
+  let size = 1
+  if (Array.isArray(value)) {
+    for (const item of value) {
+      size += measure(item, cap, sizes, depth) + 1
+      if (size > cap) break
+    }
+  } else {
+    for (const key of Object.keys(value)) {
+      const member = value[key]
+      if (member === undefined) continue
+      size += stringSize(key) + measure(member, cap, sizes, depth) + 2
+      if (size > cap) break
+    }
+  }
+  return Math.max(2, size)
 }
 
 function stringSize(text: string): number {
@@ -125,7 +138,7 @@ const smallSize = 60
 
 /** A value whose JSON is `budget` characters at most. A budget below some 60 leaves no more than a note, or nothing. */
 function shrink(value: Json, budget: number, sizes: Sizes, depth: number): Json {
-  if (measure(value, sizes, depth) <= budget && depth < maxJsonDepth) return value
+  if (measure(value, budget, sizes, depth) <= budget && depth < maxJsonDepth) return value
   if (typeof value === 'string') return shrinkString(value, budget)
   if (typeof value !== 'object' || value === null) return value
   const what = Array.isArray(value)
@@ -159,7 +172,7 @@ function shrinkArray(items: readonly Json[], budget: number, sizes: Sizes, depth
   const wanted: number[] = []
   let least = 0
   for (const item of items) {
-    const size = measure(item, sizes, depth + 1) + 1
+    const size = measure(item, budget, sizes, depth + 1) + 1
     least += Math.min(size, smallSize + 1)
     if (least > room) break
     wanted.push(size)
@@ -180,7 +193,7 @@ function shrinkObject(object: JsonObject, budget: number, sizes: Sizes, depth: n
   for (const [key, member] of all) {
     // Colon and comma.
     const keySize = stringSize(key) + 2
-    const size = measure(member, sizes, depth + 1)
+    const size = measure(member, budget, sizes, depth + 1)
     least += keySize + Math.min(size, smallSize)
     if (least > room) break
     keysSize += keySize
