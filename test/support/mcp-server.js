@@ -146,7 +146,7 @@ export function createTestServer({ state, note, who }) {
         await server.sendLoggingMessage({ level: 'info', data: given.text })
         return text('said')
       default:
-        if ((state().tools ?? []).some((tool) => tool.name === name)) return text(name)
+        if ((state().tools ?? []).some((tool) => tool?.name === name)) return text(name)
         throw new McpError(ErrorCode.InvalidParams, `Unknown tool: ${name}`)
     }
   })

@@ -38,13 +38,13 @@ export interface State {
 
 export interface TestServer {
   readonly options: McpServerOptions
-  set(state: State): void
+  readonly set: (state: State) => void
   /** What has happened to it, in order: `start PID`, `list`, `call NAME`, `holding NAME`, `cancelled NAME`. */
-  notes(): string[]
-  count(note: string): number
-  heard(note: string): Promise<unknown>
+  readonly notes: () => string[]
+  readonly count: (note: string) => number
+  readonly heard: (note: string) => Promise<unknown>
   /** The processes that were started, newest last. */
-  pids(): number[]
+  readonly pids: () => number[]
 }
 
 /** The test server as a program; each registry that is given its options starts a process of its own. */
@@ -96,13 +96,13 @@ export interface HttpTestServer extends TestServer {
   /** Requests as they came: `POST tools/list`, `GET`, `DELETE`. */
   readonly requests: readonly { readonly line: string; readonly headers: IncomingHttpHeaders }[]
   /** How many sessions there are. */
-  sessions(): number
+  readonly sessions: () => number
   /** Forgets all sessions, as a server does that was started anew. */
-  forget(): void
+  readonly forget: () => void
   /** Answers every request with this status; undefined to answer again. */
-  refuse(status: number | undefined): void
+  readonly refuse: (status: number | undefined) => void
   /** Cuts all connections. */
-  cut(): void
+  readonly cut: () => void
 }
 
 export interface HttpTestServerOptions {
