@@ -63,7 +63,7 @@ export function connectionLost({ server, tool, ending }: ErrorPlace, cause?: unk
 function toProtocolFailure(error: McpError, place: ErrorPlace): ConvokeError {
   const { server, tool, redact } = place
   const { code } = error as { code: number }
-  const said = clip(redact(error.message.replace(/^MCP error -?\d+: /, '')), maxMessageLength)
+  const said = clip(redact(error.message.replace(/^(MCP error -?\d+: )+/, '')), maxMessageLength)
   if (code === Number(ErrorCode.ConnectionClosed)) return connectionLost(place, error)
   if (code === Number(ErrorCode.RequestTimeout)) {
     return new ConvokeError('timeout', `The MCP server ${server} did not answer in time.`, { cause: error })

@@ -303,16 +303,25 @@ export class Connection {
     })
   }
 
-  async #connect(signal: AbortSignal): Promise<void> {
+  /**
+   * The SDK's own end of a connect is not waited for where it is stopped: the old transport's never comes, and none of them
+   * has a limit of its own for what is before the handshake. Whoever catches the failure closes what was begun.
+   */
+  #connect(signal: AbortSignal): Promise<void> {
     const { connectTimeoutMs } = this.#options.settings
-    // What starts a process cannot be stopped half-way by the SDK, which listens to the signal from the handshake on.
-    const stopListening = onAbort(signal, () => void this.#carrier.transport.close())
-    try {
-      await this.#client.connect(this.#carrier.transport, { timeout: connectTimeoutMs })
-    } finally {
-      stopListening()
-    }
-    if (signal.aborted) throw abortReason(signal)
+    return new Promise<void>((resolve, reject) => {
+      const late = new ConvokeError('timeout', `It did not answer within ${connectTimeoutMs} ms.`)
+      const timer = setTimeout(() => reject(late), connectTimeoutMs)
+      const stopListening = onAbort(signal, () => {
+        clearTimeout(timer)
+        reject(abortReason(signal))
+      })
+      const connecting = this.#client.connect(this.#carrier.transport, { timeout: connectTimeoutMs })
+      void connecting.then(resolve, reject).finally(() => {
+        clearTimeout(timer)
+        stopListening()
+      })
+    })
   }
 
   async #ask(request: { method: string; params: { cursor?: string } }, signal: AbortSignal): Promise<JsonObject> {

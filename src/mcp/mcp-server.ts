@@ -56,7 +56,8 @@ interface Entry {
   problem: string | undefined
 }
 
-const pingTimeoutMs = 10_000
+/** A ping takes no longer than a connect may. */
+const maxPingMs = 10_000
 /** After a failure to connect; doubles with each further one. */
 const firstBackoffMs = 500
 const maxBackoffMs = 30_000
@@ -363,7 +364,7 @@ export class McpServer {
     // One that works may have no time to say so.
     if (connection.calls > 0) return
     try {
-      await connection.ping(pingTimeoutMs)
+      await connection.ping(Math.min(maxPingMs, this.settings.connectTimeoutMs))
     } catch (error) {
       const failure = ConvokeError.from(error)
       // Whoever answers with an error is there.

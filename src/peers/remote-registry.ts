@@ -111,6 +111,7 @@ export class RemoteToolRegistry implements ToolSource {
   readonly #shelves = new Map<string, Shelf>()
   readonly #listeners = new Set<(change: RemoteToolChange) => void>()
   #revision = 0
+  #isClosed = false
 
   constructor(options: RemoteToolRegistryOptions) {
     this.#clients = options.clients
@@ -181,6 +182,7 @@ export class RemoteToolRegistry implements ToolSource {
    * `signal` leaves; the last one stops the request.
    */
   resolve(peer: string, name: string, signal?: AbortSignal): Tool | Promise<Tool> {
+    this.#checkOpen()
     const shelf = this.#shelf(peer)
     // Says why where nothing may go out.
     const client = this.#clients.get(peer)
@@ -207,6 +209,7 @@ export class RemoteToolRegistry implements ToolSource {
    * Throws PeerError; the tools known before stay.
    */
   async discover(peer: string, { signal }: { readonly signal?: AbortSignal } = {}): Promise<readonly RemoteToolInfo[]> {
+    this.#checkOpen()
     const shelf = this.#shelf(peer)
     return shelf.discovering.run((stop) => this.#discover(peer, shelf, stop), signal)
   }
@@ -331,7 +334,12 @@ export class RemoteToolRegistry implements ToolSource {
 
   /** The connections are those of the clients, and end with them. */
   async close(): Promise<void> {
+    this.#isClosed = true
     for (const peer of [...this.#shelves.keys()]) this.forget(peer)
+  }
+
+  #checkOpen(): void {
+    if (this.#isClosed) throw new ConvokeError('unavailable', 'The registry of remote tools is closed.')
   }
 
   #shelf(peer: string): Shelf {

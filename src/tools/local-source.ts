@@ -1,4 +1,5 @@
 /** The agent's own tools as a source: they are called by their names alone, and there is nobody to ask for them. */
+import { ConvokeError } from '../base/errors.ts'
 import { KeyError, type LocalToolRegistry } from './local.ts'
 import type { ToolSource } from './source.ts'
 import { excerpt } from './value.ts'
@@ -12,7 +13,7 @@ export function localSource(registry: LocalToolRegistry): ToolSource {
   let isClosed = false
   const check = (service: string): void => {
     if (service !== own) throw new KeyError(`The agent's own tools have no service ${excerpt(service)}.`)
-    if (isClosed) throw new KeyError("The source of the agent's own tools is closed.")
+    if (isClosed) throw new ConvokeError('unavailable', "The source of the agent's own tools is closed.")
   }
   return {
     kind: 'local',
