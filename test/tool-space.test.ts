@@ -4,6 +4,9 @@ import {
   connectPeer,
   ConvokeError,
   defineTool,
+  executeBatch,
+  type JsonObject,
+  type Task,
   type Tool,
   type ToolCallRecord,
   type ToolContext,
@@ -309,6 +312,42 @@ describe('what is known', () => {
       { source: '', kind: 'local', state: 'ok', tools: 1 },
       { source: 'bob', kind: 'a2a', state: 'ok', tools: 1 },
       { source: 'gone', kind: 'a2a', state: 'failed', lastError: { code: 'network' } },
+    ])
+  })
+
+  test('is found by words, also what has just come, and not what is gone', async () => {
+    const node = await startNode({ tools: [double] })
+    const found = async (text: string): Promise<string[]> => (await node.tools.search(text)).map(({ name }) => name)
+    expect(await found('twice as much')).toEqual(['double'])
+    node.registry.register(tool('translate', () => 1, { description: 'Puts a text into another language.' }))
+    expect(await found('language')).toEqual(['translate'])
+    node.registry.deregister('translate')
+    expect(await found('language')).toEqual([])
+  })
+
+  test('stays as it is for a round of calls, while the tools change', async () => {
+    let isReplaced = false
+    const node = await startNode({ tools: [double] })
+    const replace = tool('replace', () => {
+      isReplaced = true
+      node.registry.register(
+        tool('double', () => 'other'),
+        { replace: true },
+      )
+      return 'done'
+    })
+    node.registry.register(replace)
+    const calls = [
+      { id: 'a', name: 'replace', arguments: {} },
+      { id: 'b', name: 'double', arguments: '{"n": 2}' },
+      { id: 'c', name: 'nothing', arguments: {} },
+    ]
+    const { answers } = await executeBatch(node.tools, calls, { concurrency: 1 })
+    expect(isReplaced).toBe(true)
+    expect(answers.map(({ id, success, data }) => ({ id, success, data }))).toEqual([
+      { id: 'a', success: true, data: 'done' },
+      { id: 'b', success: true, data: { twice: 4 } },
+      { id: 'c', success: false, data: undefined },
     ])
   })
 

@@ -304,10 +304,14 @@ export class ToolManager implements ToolSpace {
     )
   }
 
-  /** The known tools that words fit, the best first. `limit` is 20 unless given. */
-  search(text: string, { limit = 20 }: { readonly limit?: number } = {}): Tool[] {
+  /**
+   * The known tools that words fit, the best first. `limit` is 20 unless given. What has changed since the last search is
+   * indexed first, in small steps: some 50 µs a tool.
+   */
+  async search(text: string, { limit = 20 }: { readonly limit?: number } = {}): Promise<Tool[]> {
     const table = this.#now()
     this.#search.update(table.tools, table.revision)
+    await this.#search.prepare()
     return this.#search.search(text, { limit }).flatMap(({ name }) => table.get(name) ?? [])
   }
 
