@@ -61,6 +61,11 @@ export class Validator {
     return toIssues(validate.errors ?? [])
   }
 
+  /** Whether the value fits, for those who need no reasons. Throws as {@link prepare} does. */
+  fits(value: unknown): boolean {
+    return (this.#validate ??= this.#compile(false))(value) === true
+  }
+
   #compile(allErrors: boolean): ValidateFunction {
     if (this.#failure !== undefined) throw this.#failure
     try {
