@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { canonicalJson, type JsonObject } from '../base/json.ts'
 import { stripControls } from '../base/text.ts'
 import type { ToolDescriptor } from '../protocol/card.ts'
+import { cleanSchema } from '../tools/foreign-schema.ts'
 import type { JsonSchema, ToolTraits } from '../tools/tool.ts'
 
 /** A tool of a peer, as its card tells it. Texts and schemas are a stranger's. */
@@ -80,8 +81,8 @@ export function toRemoteToolInfo(
     agentId: peer.id,
     agentUrl: peer.url,
     capabilities: tool.tags.map(stripControls),
-    parametersSchema: tool.inputSchema,
-    returnSchema: tool.outputSchema,
+    parametersSchema: cleanSchema(tool.inputSchema),
+    returnSchema: cleanSchema(tool.outputSchema),
     traits: {
       readOnly: tool.annotations?.['readOnlyHint'] === true,
       idempotent: tool.annotations?.['idempotentHint'] === true,
