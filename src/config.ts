@@ -17,6 +17,7 @@ import { isObject } from './base/json.ts'
 import type { NodeOptions } from './options.ts'
 import type { PeerOptions } from './peers/peer.ts'
 import { isLoopback } from './server/auth/origin.ts'
+import { schemaProblem, ToolPolicy } from './tools/policy.ts'
 import { compile } from './tools/schema.ts'
 import { clip, closest, toPointer } from './tools/value.ts'
 
@@ -48,6 +49,8 @@ export async function loadConfig(file: string, environment: Environment = proces
   const baseDir = dirname(resolve(file))
   checkServer(source, config)
   checkPeers(source, { peers, ...config }, fromEnvironment)
+  checkPolicy(source, config)
+  checkPins(source, { peers, ...config })
   const withAuthorities = await readAuthorities(source, peers, baseDir)
   source.throwProblems()
   return {
@@ -376,7 +379,7 @@ function butItIs(
 ): string {
   const wantsText = [schema['type']].flat().includes('string')
   if (value === null) return ', but it is empty'
-  if (Array.isArray(value)) return schema['type'] === 'array' ? '' : ', but it is a list'
+  if (Array.isArray(value)) return [schema['type']].flat().includes('array') ? '' : ', but it is a list'
   if (isObject(value)) return schema['type'] === 'object' ? '' : ', but it is a mapping'
   if (typeof value === 'number' && wantsText && schema['minimum'] === undefined) {
     return isPrivate(path)
@@ -496,6 +499,34 @@ function checkPeers(source: Source, config: ConfigFile, fromEnvironment: Readonl
         `${showPath(where)} stands in the file in clear text; put it into the environment and write "\${env:NAME}".`,
       )
     }
+  }
+}
+
+function checkPolicy(source: Source, { toolPolicy = [] }: ConfigFile): void {
+  let isWrong = false
+  for (const [index, { arguments: schema }] of toolPolicy.entries()) {
+    const problem = schema === undefined ? undefined : schemaProblem(schema)
+    if (problem === undefined) continue
+    isWrong = true
+    const path = ['toolPolicy', String(index), 'arguments']
+    source.add(path, `${showPath(path)} ${problem}.`)
+  }
+  if (isWrong) return
+  for (const index of new ToolPolicy(toolPolicy).unreachable()) {
+    const path = ['toolPolicy', String(index)]
+    source.warn(path, `${showPath(path)} is never reached: a rule before it matches every call.`)
+  }
+}
+
+/** Those that are found in a directory have ids that the file does not know. */
+function checkPins(source: Source, { pins, peers, discovery, ...others }: ConfigFile): void {
+  if (discovery?.directory !== undefined) return
+  const servers: unknown = 'mcpServers' in others ? others.mcpServers : undefined
+  const known = [...Object.keys(peers ?? {}), ...Object.keys(isObject(servers) ? servers : {})]
+  for (const id of Object.keys(pins?.services ?? {})) {
+    if (known.includes(id)) continue
+    const path = ['pins', 'services', id]
+    source.warn(path, `${showPath(path)} is for nobody: there is no peer or MCP server of that id.`)
   }
 }
 

@@ -48,6 +48,8 @@ export { defineTool } from './tools/define.ts'
 export { toOpenAi, toParameters, type OpenAiTool, type ParameterSchema } from './tools/definitions.ts'
 export { KeyError, LocalToolRegistry, ValueError, type McpStyleTool, type ToolFilter } from './tools/local.ts'
 export { ToolManager, type ToolCallOptions, type ToolManagerOptions, type ToolResult } from './tools/manager.ts'
+export type { PinPolicy, PinSettings } from './tools/pins.ts'
+export type { Decision, PolicyRule, PolicyTraits } from './tools/policy.ts'
 export type {
   Caller,
   CallOptions,

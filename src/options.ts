@@ -2,6 +2,8 @@
 import type { DiscoveryOptions } from './peers/discovery.ts'
 import type { PeerOptions } from './peers/peer.ts'
 import type { MessageHandler } from './server/message-handler.ts'
+import type { PinSettings } from './tools/pins.ts'
+import type { PolicyRule } from './tools/policy.ts'
 import type { Tool } from './tools/tool.ts'
 
 /** A tool module by path: every exported tool, or one export, perhaps under another name. */
@@ -122,6 +124,13 @@ export interface NodeOptions {
   readonly server?: ServerOptions
   readonly store?: StoreSettings
   readonly tools?: readonly (Tool | ToolModule)[]
+  /**
+   * Who may call which tool with which arguments; the first rule that matches decides. Without rules every call is
+   * allowed; where there are some and none matches, the call is denied. The node's own calls count too.
+   */
+  readonly toolPolicy?: readonly PolicyRule[]
+  /** What becomes of tools of peers and MCP servers that say something else than when they were first seen. */
+  readonly pins?: PinSettings
   /** Answers messages that name no tool. */
   readonly onMessage?: MessageHandler
   /** `silent`, `error`, `warn`, `info`, `debug`. Default: `warn` for `createNode`, `info` for `convoke serve`. */

@@ -7,6 +7,7 @@ import { registerAuth } from './auth.ts'
 import type { Shell } from './completion.ts'
 import { CommandFailure } from './failure.ts'
 import { registerRemote } from './remote/commands.ts'
+import { registerRules } from './rules/commands.ts'
 import type { ServeFlags } from './serve.ts'
 import type { TokenFlags } from './token.ts'
 
@@ -49,6 +50,8 @@ Commands that talk to an agent also know 3 (not reachable), 4 (credentials) and 
   registerAuth(program)
   program.commandsGroup('Tools of peers:')
   registerRemote(program)
+  program.commandsGroup('Tool policy:')
+  registerRules(program)
   program.commandsGroup('Shell:')
   addCompletion(program)
   pointToHelp(program)

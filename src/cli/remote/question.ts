@@ -1,7 +1,7 @@
 /** The questions of a tool: answered by flags, by whoever sits at the terminal, or by nobody. */
 import { createInterface } from 'node:readline/promises'
 import { ConvokeError } from '../../base/errors.ts'
-import type { Json } from '../../base/json.ts'
+import { isObject, type Json, type JsonObject } from '../../base/json.ts'
 import { stripControls } from '../../base/text.ts'
 import { describeIssues } from '../../tools/issues.ts'
 import { isStandardSchema } from '../../tools/standard.ts'
@@ -51,9 +51,13 @@ function schemaOf({ schema }: Question): JsonSchema | undefined {
   return schema === undefined || isStandardSchema(schema) ? undefined : schema
 }
 
-/** A text as the answer that fits: as it stands, else as the JSON that it is. */
+/**
+ * A text as the answer that fits: as it stands, else as the JSON that it is. What the schema leaves no choice about is
+ * filled in, and where one yes or no is left, `yes` and `no` in some of their words are taken for it.
+ */
 function toAnswer(text: string, schema: JsonSchema | undefined): { value: Json; issues: string } {
-  const json = parsed(text)
+  const form = formOf(schema)
+  const json = filledIn(form?.choice === undefined ? parsed(text) : (toChoice(text, form.choice) ?? parsed(text)), form)
   if (schema === undefined) return { value: json !== null && typeof json === 'object' ? json : text, issues: '' }
   const validator = compile(schema)
   try {
@@ -64,7 +68,9 @@ function toAnswer(text: string, schema: JsonSchema | undefined): { value: Json; 
   }
   const asText = validator.validate(text)
   if (asText.length === 0) return { value: text, issues: '' }
-  if (json === undefined) return { value: text, issues: describeIssues(asText) }
+  if (json === undefined) {
+    return { value: text, issues: form?.choice === undefined ? describeIssues(asText) : 'Answer yes or no.' }
+  }
   return { value: json, issues: describeIssues(validator.validate(json)) }
 }
 
@@ -76,7 +82,40 @@ function parsed(text: string): Json | undefined {
   }
 }
 
+/** An object of which some members are given by its schema. */
+interface Form {
+  readonly given: JsonObject
+  /** The one member left, if it is all that is left and a boolean. */
+  readonly choice: string | undefined
+}
+
+function formOf(schema: JsonSchema | undefined): Form | undefined {
+  const { type, properties } = schema ?? {}
+  if (type !== 'object' || !isObject(properties)) return undefined
+  const members = Object.entries(properties)
+  const given = members.flatMap(([name, member]): [string, Json][] =>
+    isObject(member) && member['const'] !== undefined ? [[name, member['const']]] : [],
+  )
+  if (given.length === 0) return undefined
+  const [left, ...others] = members.filter(([, member]) => !(isObject(member) && member['const'] !== undefined))
+  const isChoice = left !== undefined && others.length === 0 && isObject(left[1]) && left[1]['type'] === 'boolean'
+  return { given: Object.fromEntries(given), choice: isChoice ? left[0] : undefined }
+}
+
+function filledIn(json: Json | undefined, form: Form | undefined): Json | undefined {
+  return form === undefined || !isObject(json) ? json : { ...form.given, ...json }
+}
+
+const yes = /^(y|yes|true|ok|approve|approved)$/i
+const no = /^(n|no|false|deny|denied|decline|reject)$/i
+
+function toChoice(text: string, name: string): JsonObject | undefined {
+  const word = text.trim()
+  return yes.test(word) ? { [name]: true } : no.test(word) ? { [name]: false } : undefined
+}
+
 function shapeOf(schema: JsonSchema): string {
+  if (formOf(schema)?.choice !== undefined) return 'yes or no'
   const type = typeText(schema, schema)
   return type === 'object' ? `JSON: {${paramsText(schema)}}` : type
 }
