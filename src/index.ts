@@ -109,6 +109,8 @@ export {
 export { createServerTool, type ServerTool, type ServerToolOptions } from './tools/server-tool.ts'
 export { ToolBase } from './tools/tool-base.ts'
 export { toolTypes } from './tools/tool.ts'
+export type { PinPolicy, PinSettings } from './tools/pins.ts'
+export type { Decision, PolicyRule, PolicyTraits } from './tools/policy.ts'
 export type {
   Caller,
   CallOptions,

@@ -17,6 +17,8 @@ import type {
 } from '../dist/options.js'
 import type { DiscoveryOptions } from '../dist/peers/discovery.js'
 import type { PeerAuth, PeerOptions } from '../dist/peers/peer.js'
+import type { PinSettings } from '../dist/tools/pins.js'
+import type { PolicyRule, PolicyTraits } from '../dist/tools/policy.js'
 import { publicBindProblem } from '../dist/server/auth/public-bind.js'
 
 let folder: string
@@ -596,6 +598,100 @@ describe('publicBindProblem', () => {
   )
 })
 
+describe('the tool policy and the pins', () => {
+  test('are kept as they stand', async () => {
+    const text = `
+agent: { id: alice }
+peers: { bob: { url: "http://127.0.0.1:4121" } }
+toolPolicy:
+  - { tools: "files.write*", decision: ask }
+  - tools: [files.*]
+    arguments: { properties: { path: { type: string, pattern: "^/tmp/" } }, required: [path] }
+    traits: { readOnly: true }
+    decision: allow
+    reason: Reading below /tmp is for all.
+  - { callers: "*", tools: "*", decision: allow }
+pins: { policy: warn, services: { bob: trust }, file: ./pins.json }
+`
+    const { options, warnings } = await load(text)
+    expect(warnings).toEqual([])
+    expect(options.toolPolicy).toEqual([
+      { tools: 'files.write*', decision: 'ask' },
+      {
+        tools: ['files.*'],
+        arguments: { properties: { path: { type: 'string', pattern: '^/tmp/' } }, required: ['path'] },
+        traits: { readOnly: true },
+        decision: 'allow',
+        reason: 'Reading below /tmp is for all.',
+      },
+      { callers: '*', tools: '*', decision: 'allow' },
+    ])
+    expect(options.pins).toEqual({ policy: 'warn', services: { bob: 'trust' }, file: './pins.json' })
+  })
+
+  test('say what is wrong with them, and where', async () => {
+    const text = `
+agent: { id: alice }
+toolPolicy:
+  - { tool: "files.*", decision: allow }
+  - { tools: [], decision: maybe }
+  - { traits: { readonly: true }, decision: deny }
+  - { arguments: { type: objekt }, decision: deny }
+  - { callers: { id: bob }, decision: deny }
+  - { tools: "*" }
+pins: { policy: strict, services: { "bob.x": trust, carol: no } }
+`
+    expect(await problemsOf(text)).toEqual([
+      'convoke.yaml:4:7: toolPolicy[0].tool is an unknown key; did you mean tools?',
+      'convoke.yaml:5:14: toolPolicy[1].tools must be a glob on tools, or a list of at least one.',
+      'convoke.yaml:5:28: toolPolicy[1].decision must be allow, deny or ask, but it is "maybe".',
+      'convoke.yaml:6:17: toolPolicy[2].traits.readonly is an unknown key; did you mean readOnly?',
+      'convoke.yaml:8:16: toolPolicy[4].callers must be a glob on callers, or a list of at least one, but it is a mapping.',
+      'convoke.yaml:9:5: toolPolicy[5].decision is missing: it must be allow, deny or ask.',
+      'convoke.yaml:10:17: pins.policy must be quarantine, warn or trust, but it is "strict".',
+      'convoke.yaml:10:37: pins.services["bob.x"] is the id of a peer or MCP server and must be 1 to 64 letters, digits, _ or -.',
+      'convoke.yaml:10:60: pins.services.carol must be quarantine, warn or trust, but it is "no".',
+    ])
+  })
+
+  test('have schemas that compile', async () => {
+    const text = `
+agent: { id: alice }
+toolPolicy:
+  - { arguments: { type: object }, decision: deny }
+  - { arguments: { type: objekt }, decision: deny }
+  - { arguments: { properties: { a: { pattern: "(" } } }, decision: deny }
+`
+    expect(await problemsOf(text)).toEqual([
+      expect.stringMatching(
+        /^convoke.yaml:5:18: toolPolicy\[1\]\.arguments must be a JSON Schema\. The schema cannot be compiled: .*objekt.*[^.]\.$/,
+      ),
+      expect.stringMatching(
+        /^convoke.yaml:6:18: toolPolicy\[2\]\.arguments must be a JSON Schema\. The schema cannot be compiled: .*[^.]\.$/,
+      ),
+    ])
+  })
+
+  test('warn of rules that are never reached, and of services that there are none of', async () => {
+    const text = `
+agent: { id: alice }
+toolPolicy:
+  - { tools: "a", decision: ask }
+  - { callers: "*", tools: ["*"], decision: allow }
+  - { tools: "b", decision: deny }
+pins: { services: { bob: trust } }
+`
+    const { warnings } = await load(text)
+    expect(warnings.map((warning) => warning.replace(`${folder}/`, ''))).toEqual([
+      'convoke.yaml:6:5: toolPolicy[2] is never reached: a rule before it matches every call.',
+      'convoke.yaml:7:26: pins.services.bob is for nobody: there is no peer or MCP server of that id.',
+    ])
+    const directory =
+      'agent: { id: a }\ndiscovery: { directory: ["https://agents.example.com"] }\npins: { services: { bob: trust } }'
+    expect((await load(directory)).warnings).toEqual([])
+  })
+})
+
 describe('convoke.schema.json', () => {
   interface Schema {
     properties?: Record<string, Schema>
@@ -673,6 +769,20 @@ describe('convoke.schema.json', () => {
   const delegation: Record<keyof DelegationOptions, true> = { maxVisits: true, maxHops: true }
   const features: Record<keyof NonNullable<NodeOptions['features']>, true> = { delegate: true }
 
+  const rule: Record<keyof PolicyRule, true> = {
+    callers: true,
+    scopes: true,
+    agents: true,
+    tools: true,
+    tags: true,
+    traits: true,
+    arguments: true,
+    decision: true,
+    reason: true,
+  }
+  const traits: Record<keyof PolicyTraits, true> = { readOnly: true, idempotent: true }
+  const pins: Record<keyof PinSettings, true> = { policy: true, services: true, file: true }
+
   const read = async () =>
     JSON.parse(await readFile(new URL('../convoke.schema.json', import.meta.url), 'utf8')) as Schema
   const membersOf = ({ additionalProperties: members }: Schema = {}) =>
@@ -697,6 +807,10 @@ describe('convoke.schema.json', () => {
     expect(keysOf(top?.['discovery'])).toEqual(Object.keys(discovery).toSorted())
     expect(keysOf(top?.['delegation'])).toEqual(Object.keys(delegation).toSorted())
     expect(keysOf(top?.['features'])).toEqual(Object.keys(features).toSorted())
+    const ruleSchema = top?.['toolPolicy']?.items
+    expect(keysOf(ruleSchema)).toEqual(Object.keys(rule).toSorted())
+    expect(keysOf(ruleSchema?.properties?.['traits'])).toEqual(Object.keys(traits).toSorted())
+    expect(keysOf(top?.['pins'])).toEqual(Object.keys(pins).toSorted())
   })
 
   test('explains every key, for editors and for our messages', async () => {

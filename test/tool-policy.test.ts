@@ -31,8 +31,8 @@ function thrownBy(run: () => unknown): ConvokeError {
   try {
     run()
   } catch (error) {
-    expect(error).toBeInstanceOf(ConvokeError)
-    return error as ConvokeError
+    if (error instanceof ConvokeError) return error
+    throw error
   }
   throw new Error('Nothing was thrown.')
 }

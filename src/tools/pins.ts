@@ -84,6 +84,8 @@ export class Pins {
   #lastStat = 0
   #isLost = false
   #isFailing = false
+  /** Why the file could not be read the last time; told once. */
+  #readFailure = ''
   #isTelling = false
   #closing: Promise<void> | undefined
 
@@ -97,7 +99,7 @@ export class Pins {
     this.#records = new PinRecords(this.#file?.read() ?? new Map<string, PinRecord>(), this.#maxPerService)
     this.#file?.watch(() => this.#refresh())
     const held = this.list().filter(({ state }) => state === 'quarantined').length
-    if (held > 0) this.#log.warn({ tools: held }, `${held} tools are quarantined; convoke pins list names them.`)
+    if (held > 0) this.#log.warn({ tools: held }, `Quarantined tools: ${held}. See convoke pins list`)
   }
 
   /**
@@ -147,14 +149,19 @@ export class Pins {
 
   /**
    * Pins what is held back: of these tools, or with `*` of all. Resolves, once it is in the file, with those at which
-   * something was held back, and with what is pinned now. Rejects with `not_found`, and has approved nothing then.
+   * something was held back, and with what is pinned now. Rejects with `not_found`, and with `conflict` where what is held
+   * back is not what `hash` begins: the tool may have changed once more since somebody looked. Has approved nothing then.
    */
-  async approve(handles: string | readonly string[]): Promise<{ handle: string; hash: string }[]> {
+  async approve(
+    handles: string | readonly string[],
+    { hash }: { readonly hash?: string | undefined } = {},
+  ): Promise<{ handle: string; hash: string }[]> {
     let approved: { handle: string; hash: string }[] = []
     await this.#change((records) => {
       const wanted = handles === '*' ? [...records.byHandle.keys()] : [handles].flat()
       const unknown = wanted.find((handle) => !records.byHandle.has(handle))
       if (unknown !== undefined) throw unknownHandle(unknown, records)
+      if (hash !== undefined) for (const handle of wanted) checkHash(handle, records, hash)
       const now = Date.now()
       approved = wanted
         .filter((handle) => records.approve(handle, now))
@@ -263,10 +270,13 @@ export class Pins {
         return false
       }
       this.#adopt(held)
+      this.#readFailure = ''
       return true
     } catch (error) {
       // What is known already holds on.
-      this.#log.error({ error }, `The pins cannot be read again: ${(error as Error).message}`)
+      const { message } = error as Error
+      if (message !== this.#readFailure) this.#log.error({ error }, `The pins cannot be read again: ${message}`)
+      this.#readFailure = message
       return false
     }
   }
@@ -284,7 +294,14 @@ export class Pins {
     this.#isTelling = true
     queueMicrotask(() => {
       this.#isTelling = false
-      for (const listener of this.#listeners) listener()
+      for (const listener of this.#listeners) {
+        try {
+          listener()
+        } catch (error) {
+          // Nobody is there to catch it, and the process would end.
+          this.#log.error({ error }, 'A listener for changes of the pins failed.')
+        }
+      }
     })
   }
 
@@ -394,6 +411,15 @@ function toPinnedTool(handle: string, { hash, firstSeen, lastSeen, pending, prev
     ...(previous === undefined ? {} : { changedAt: previous.until }),
     ...(pending === undefined ? {} : { pending: { hash: pending.hash, seenAt: pending.seenAt } }),
   }
+}
+
+/** What is held back, or pinned already, is what somebody has looked at. */
+function checkHash(handle: string, { byHandle }: PinRecords, hash: string): void {
+  const record = byHandle.get(handle)
+  const held = record?.pending?.hash ?? record?.hash ?? ''
+  if (held.startsWith(hash)) return
+  const text = `The tool ${excerpt(handle)} says something else by now (${held.slice(0, 12)}, not ${excerpt(hash)}).`
+  throw new ConvokeError('conflict', `${text} Look at it again: convoke pins diff ${handle}`)
 }
 
 function unknownHandle(handle: string, { byHandle }: PinRecords): ConvokeError {

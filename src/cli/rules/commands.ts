@@ -74,8 +74,9 @@ function addPins(program: Command): void {
     .description('Take the change of quarantined tools: they can be called again at once.')
     .argument('[handles...]', 'tools')
     .option('--all', 'all that are quarantined')
+    .option('--hash <hash>', 'only if the change is still the one that convoke pins diff showed')
     .option(...configOption)
     .addOption(outputOption('json prints [{handle, hash}] of those that were quarantined'))
-    .addHelpText('after', '\nExample:\n  convoke pins approve bob.count_to')
+    .addHelpText('after', '\nExample:\n  convoke pins approve bob.count_to --hash 5f0c2ab09e1d')
     .action(async (handles: string[], flags: PinsFlags) => (await import('./pins.ts')).approvePins(handles, flags))
 }

@@ -5,12 +5,14 @@ import { stripControls } from '../../base/text.ts'
 import type { LineChange, PinDiff, PlaceChange } from '../../tools/pin-diff.ts'
 import { Pins, pinsPath, type PinnedTool } from '../../tools/pins.ts'
 import { clip } from '../../tools/value.ts'
+import { quote } from '../a2a/text.ts'
 import { loadConfigFile } from '../config.ts'
 import { CommandFailure } from '../failure.ts'
 import { createPaint, type Paint } from '../paint.ts'
 
 export interface PinsFlags {
   readonly all?: boolean
+  readonly hash?: string
   readonly config?: string
   readonly output: 'text' | 'json'
 }
@@ -50,8 +52,12 @@ export async function approvePins(handles: readonly string[], flags: PinsFlags):
   if (flags.all === true ? handles.length > 0 : handles.length === 0) {
     throw new CommandFailure(2, 'Name the tools to approve, or say --all for every quarantined one.')
   }
+  const { hash: wanted } = flags
+  if (wanted !== undefined && (handles.length !== 1 || !/^[0-9a-f]{8,64}$/.test(wanted))) {
+    throw new CommandFailure(2, 'With --hash goes one tool, and at least 8 hex digits as convoke pins diff shows them.')
+  }
   await withPins(flags, async (pins) => {
-    const approved = await pins.approve(flags.all === true ? '*' : handles)
+    const approved = await pins.approve(flags.all === true ? '*' : handles, { hash: wanted })
     if (flags.output === 'json') {
       print(`${JSON.stringify(approved, null, 2)}\n`)
       return
@@ -73,7 +79,7 @@ async function withPins(flags: PinsFlags, use: (pins: Pins) => unknown): Promise
   try {
     await use(pins)
   } catch (error) {
-    throw error instanceof ConvokeError && error.code === 'not_found'
+    throw error instanceof ConvokeError && (error.code === 'not_found' || error.code === 'conflict')
       ? new CommandFailure(1, printable(error.message))
       : error
   } finally {
@@ -122,7 +128,9 @@ function diffText(handle: string, diff: PinDiff | undefined, paint: Paint): stri
   const hashes = `${before.slice(0, 12)} → ${after.slice(0, 12)}`
   const head = `${paint('bold', printable(handle))}: ${what} ${day(at)}, ${hashes}`
   const lines = description.length === 0 ? [] : ['  description', ...description.map((each) => lineText(each, paint))]
-  return `${[head, ...lines, ...places.flatMap((place) => placeText(place, paint))].join('\n')}\n`
+  const body = [head, ...lines, ...places.flatMap((place) => placeText(place, paint))]
+  const command = `convoke pins approve ${quote(handle)} --hash ${after.slice(0, 12)}`
+  return `${[...body, ...(state === 'pending' ? [paint('dim', `  Take it: ${command}`)] : [])].join('\n')}\n`
 }
 
 const signs = { same: ' ', added: '+', removed: '-' } as const
