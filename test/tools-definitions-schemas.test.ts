@@ -99,6 +99,11 @@ const cases: Record<string, Case> = {
     ],
     says: ['only', 'one', 'two', 'true', '17', 'full'],
   },
+  'words that may be left out': {
+    schema: object({ mode: { enum: ['fast', 'slow'] }, unit: { const: 'cm' } }),
+    values: [{}, { mode: 'fast', unit: 'cm' }],
+    says: ['fast', 'slow', 'cm'],
+  },
   'a constant that is an object': {
     schema: object({ a: { const: { k: [1, 'deep'] } } }, { required: ['a'] }),
     values: [{ a: { k: [1, 'deep'] } }],

@@ -525,3 +525,29 @@ No params.`)
   expect(toolPrompts([edit], { nameOf }).system).toContain('## files__edit')
   expect(toolPrompts([])).toMatchObject({ system: '', user: '' })
 })
+
+test.each<[JsonObject]>([
+  [{ properties: null, required: 'x' }],
+  [{ properties: { a: 5, b: null, c: 'x', d: [] } }],
+  [{ properties: { a: { type: 7, enum: 'x', items: 5, anyOf: {}, oneOf: [] } } }],
+  [{ properties: { a: { $ref: 5 }, b: { $ref: '#nowhere' }, c: { $ref: '#/properties/none' } } }],
+  [{ allOf: [1, null, { $ref: '#' }], anyOf: [null, 'x', false], not: null, if: 7 }],
+  [
+    {
+      properties: {
+        a: { type: [], anyOf: [false, { type: 'null' }] },
+        b: { type: 'array', prefixItems: {}, items: [] },
+      },
+    },
+  ],
+  [JSON.parse('{"properties": {"__proto__": {"type": "string"}}, "required": ["__proto__"]}') as JsonObject],
+])('a stranger’s schema that makes no sense, %j, is no reason to fail', (odd) => {
+  const tool = foreign('odd', { input: { type: 'object', ...odd } })
+  for (const provider of Object.keys(shapes) as Provider[]) {
+    const options = { ...optionsFor(provider), ...(provider.startsWith('openai') ? { strict: true } : {}) }
+    const made = createDefinitions([tool], options)
+    expect(made.argumentsOf(made.nameOf('odd'), { a: [{ a: 1 }], x: null })).toMatchObject({ a: [{ a: 1 }] })
+    expect(JSON.stringify(made.definitions)).toContain('odd')
+  }
+  expect(toolPrompts([tool]).system).toContain('## odd')
+})
