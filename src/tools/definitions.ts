@@ -70,16 +70,16 @@ export interface Definitions<For extends Provider> {
   /** How many tokens the definitions take, about. */
   readonly tokens: number
   /** What a tool is called there. Throws `not_found` for a handle that is not among the definitions. */
-  nameOf(handle: string): string
+  readonly nameOf: (handle: string) => string
   /** The handle of a name; undefined for a name that is not among the definitions. */
-  handleOf(name: string): string | undefined
+  readonly handleOf: (name: string) => string | undefined
   /**
    * The params that the arguments of a call stand for: an object, or its JSON. Throws `not_found` for an unknown name,
    * and `invalid_params` for what is no object; whether they fit the tool's schema, the call will tell.
    */
-  argumentsOf(name: string, args: unknown): JsonObject
+  readonly argumentsOf: (name: string, args: unknown) => JsonObject
   /** What makes the model call this tool. Throws `not_found` for a handle that is not among the definitions. */
-  choiceOf(handle: string): ChoiceOf[For]
+  readonly choiceOf: (handle: string) => ChoiceOf[For]
 }
 
 /** One tool, defined. */

@@ -1,5 +1,5 @@
 /** The way back: what a model wrote for a bent schema, as the tool's own schema wants it. */
-import { canonicalJson, isObject, type Json, type JsonObject } from '../../base/json.ts'
+import { canonicalJson, isObject, type Json } from '../../base/json.ts'
 import type { JsonSchema } from '../tool.ts'
 import { acceptedName } from './bending.ts'
 import { Document, isUnion, propertiesOf, requiredOf } from './document.ts'
@@ -23,14 +23,21 @@ export function fromModelArguments<Args extends Json>(
   options: ModelArgumentsOptions = {},
 ): Args {
   const document = new Document(schema)
-  const how = { document, pattern: options.propertyName, keepsNulls: options.nulls === 'keep' }
+  const how = { document, pattern: options.propertyName, keepsNulls: options.nulls === 'keep', left: maxValues }
   return restore(how, [schema], args) as Args
 }
+
+/** How many schemas are looked at for one value; a few lines of references can stand for millions. */
+const maxLooks = 2000
+/** How many objects and arrays of the arguments are looked into, each try counted. */
+const maxValues = 200_000
 
 interface Restoring {
   readonly document: Document
   readonly pattern: RegExp | undefined
   readonly keepsNulls: boolean
+  /** How many values may still be looked into. What lies beyond is passed on as it is. */
+  left: number
 }
 
 /** What several schemas, all of which may be meant, say of the members of a value. */
@@ -43,7 +50,7 @@ interface Members {
 }
 
 function restore(how: Restoring, schemas: readonly Json[], value: Json): Json {
-  if (typeof value !== 'object' || value === null) return value
+  if (typeof value !== 'object' || value === null || --how.left < 0) return value
   const { document, pattern, keepsNulls } = how
   const members = membersOf(document, schemas)
   if (Array.isArray(value)) {
@@ -78,14 +85,15 @@ function pick(how: Restoring, forms: readonly Json[], value: Json): Json {
 
 function membersOf(document: Document, schemas: readonly Json[]): Members {
   const members: Members = { properties: new Map(), required: new Set(), others: [], items: [], positions: [] }
-  const collect = (schema: Json | undefined, trail: readonly JsonObject[], isCertain: boolean): void => {
-    if (!isObject(schema) || trail.length > 50) return
-    const flat = document.flatten(schema, trail)
-    const { node } = flat
+  const forms = new Map<string, Map<string, Json>>()
+  let left = maxLooks
+  const collect = (schema: Json | undefined, isCertain: boolean): void => {
+    if (!isObject(schema) || --left < 0) return
+    const { node } = document.flatten(schema)
     for (const [name, form] of Object.entries(propertiesOf(node))) {
-      const known = members.properties.get(name)
-      if (known === undefined) members.properties.set(name, [form])
-      else known.push(form)
+      // Branches often say the same of a property; each form more is one more to try.
+      const known = forms.get(name) ?? new Map<string, Json>()
+      forms.set(name, known.set(canonicalJson(form), form))
     }
     if (isCertain) for (const name of requiredOf(node)) members.required.add(name)
     for (const key of ['additionalProperties', 'unevaluatedProperties']) {
@@ -94,16 +102,16 @@ function membersOf(document: Document, schemas: readonly Json[]): Members {
     if (isObject(node['patternProperties'])) members.others.push(...Object.values(node['patternProperties']))
     if (isObject(node['items'])) members.items.push(node['items'])
     if (Array.isArray(node['prefixItems'])) members.positions.push(node['prefixItems'])
-    const inner = [...flat.trail, schema]
     for (const key of ['anyOf', 'oneOf']) {
       const branches = node[key]
-      if (isUnion(branches)) for (const branch of branches) collect(branch, inner, false)
+      if (isUnion(branches)) for (const branch of branches) collect(branch, false)
     }
-    for (const key of ['then', 'else']) collect(node[key], inner, false)
+    for (const key of ['then', 'else']) collect(node[key], false)
     if (isObject(node['dependentSchemas']))
-      for (const branch of Object.values(node['dependentSchemas'])) collect(branch, inner, false)
+      for (const branch of Object.values(node['dependentSchemas'])) collect(branch, false)
   }
-  for (const schema of schemas) collect(schema, [], schemas.length === 1)
+  for (const schema of schemas) collect(schema, schemas.length === 1)
+  for (const [name, known] of forms) members.properties.set(name, [...known.values()])
   return members
 }
 
@@ -113,10 +121,10 @@ function meansNull(document: Document, schema: Json): boolean {
 }
 
 /** Whether a value can be meant by a schema: its type, its constants, what is required and what is closed. */
-function fits(document: Document, schema: Json, value: Json, trail: readonly JsonObject[] = []): boolean {
+function fits(document: Document, schema: Json, value: Json, budget = { left: maxLooks }): boolean {
   if (!isObject(schema)) return schema !== false
-  const flat = document.flatten(schema, trail)
-  const { node } = flat
+  if (--budget.left < 0) return true
+  const { node } = document.flatten(schema)
   if (hasConstants(node)) {
     const text = canonicalJson(value)
     if (!constants(node).some((each) => canonicalJson(each) === text)) return false
@@ -131,12 +139,11 @@ function fits(document: Document, schema: Json, value: Json, trail: readonly Jso
       return false
     for (const [name, form] of Object.entries(properties)) {
       const member = value[name]
-      if (member !== undefined && !fits(document, form, member)) return false
+      if (member !== undefined && !fits(document, form, member, budget)) return false
     }
   }
-  if (flat.trail.length > 50) return true
   return (['anyOf', 'oneOf'] as const).every((key) => {
     const branches = node[key]
-    return !isUnion(branches) || branches.some((branch) => fits(document, branch, value, [...flat.trail, schema]))
+    return !isUnion(branches) || branches.some((branch) => fits(document, branch, value, budget))
   })
 }

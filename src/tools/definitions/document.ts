@@ -1,9 +1,9 @@
 /** One schema with all that its parts refer to. Nothing here changes what it is given. */
-import { isObject, type Json, type JsonObject } from '../../base/json.ts'
+import { canonicalJson, isObject, type Json, type JsonObject } from '../../base/json.ts'
 import { dialectOf } from '../schema-check.ts'
 import { isAnnotation, subschemas } from './keywords.ts'
 import { merge } from './merge.ts'
-import { quote } from './words.ts'
+import { cut, quote } from './words.ts'
 
 /** A schema without `$ref` and `allOf` at its top. */
 export interface Flat {
@@ -15,13 +15,24 @@ export interface Flat {
 }
 
 const unions = ['anyOf', 'oneOf'] as const
+/** The most branches that are lifted into one schema's properties. */
+const maxLifted = 2000
+/** How many references are followed; a few lines of them can stand for millions of places. */
+const maxSteps = 20_000
+/** Longest list of forms, in characters. */
+const maxForms = 8000
 /** How much of a schema one sentence holds, in nodes. */
 const maxInlined = 200
 
 export class Document {
   readonly root: JsonObject
   readonly #isDraft07: boolean
+  readonly #found = new Map<string, Json | undefined>()
+  readonly #recursive = new Map<JsonObject, boolean>()
   #byId: Map<string, JsonObject> | undefined
+  readonly #flats = new Map<JsonObject, Flat>()
+  #liftsLeft = maxLifted
+  #stepsLeft = maxSteps
 
   constructor(root: JsonObject) {
     this.root = root
@@ -30,6 +41,11 @@ export class Document {
 
   /** What a reference leads to: a schema, true or false; undefined where that is not in here. */
   find(ref: string): Json | undefined {
+    if (!this.#found.has(ref)) this.#found.set(ref, this.#find(ref))
+    return this.#found.get(ref)
+  }
+
+  #find(ref: string): Json | undefined {
     if (ref === '#') return this.root
     if (!ref.startsWith('#/')) return this.#ids().get(ref.replace(/^#|#$/g, ''))
     let place: Json | undefined = this.root
@@ -83,8 +99,16 @@ export class Document {
     return this.find(ref)
   }
 
-  /** A node with what it refers to, and all branches of `allOf`, in its place. */
+  /** A node with what it refers to, and all branches of `allOf`, in its place. Not to be changed: it is kept. */
   flatten(schema: JsonObject, trail: readonly JsonObject[] = []): Flat {
+    if (trail.length > 0) return this.#flatten(schema, trail, new Set())
+    let flat = this.#flats.get(schema)
+    if (flat === undefined) this.#flats.set(schema, (flat = this.#flatten(schema, trail, new Set())))
+    return flat
+  }
+
+  /** `merged` holds what is in the node already: in a conjunction the second time adds nothing. */
+  #flatten(schema: JsonObject, trail: readonly JsonObject[], merged: Set<JsonObject>): Flat {
     const words: string[] = []
     let node = this.modern(schema)
     let passed = trail
@@ -96,12 +120,14 @@ export class Document {
         node = rest
         if (target === undefined) words.push(`Must fit what ${quote(ref)} describes.`)
         else if (target === false) words.push('No value is allowed here.')
-        else if (isObject(target)) {
-          if (passed.includes(target)) {
-            words.push(`Here the form ${nameOf(ref)} comes again.`)
+        else if (isObject(target) && !merged.has(target)) {
+          const again = passed.includes(target)
+          if (again || --this.#stepsLeft < 0) {
+            words.push(again ? `Here the form ${nameOf(ref)} comes again.` : `Must fit what ${quote(ref)} describes.`)
             node = { ...(target['type'] === undefined ? {} : { type: target['type'] }), ...rest }
           } else {
-            passed = [...passed, target]
+            merged.add(target)
+            if (this.recurs(target)) passed = [...passed, target]
             node = this.#fold(rest, this.modern(target), words)
           }
         }
@@ -113,12 +139,31 @@ export class Document {
       for (const branch of allOf) {
         if (branch === false) words.push('No value is allowed here.')
         if (!isObject(branch)) continue
-        const flat = this.flatten(branch, passed)
+        const flat = this.#flatten(branch, passed, merged)
         words.push(...flat.words)
         passed = flat.trail
         node = this.#fold(node, flat.node, words)
       }
     }
+  }
+
+  /** Whether a schema leads back to itself. */
+  recurs(schema: JsonObject): boolean {
+    const known = this.#recursive.get(schema)
+    if (known !== undefined) return known
+    const seen = new Set<Json>()
+    const leadsBack = (value: Json): boolean => {
+      if (typeof value !== 'object' || value === null || seen.has(value)) return false
+      seen.add(value)
+      if (Array.isArray(value)) return value.some(leadsBack)
+      const ref = refOf(value)
+      const target = ref === undefined ? undefined : this.find(ref)
+      if (target === schema || (target !== undefined && leadsBack(target))) return true
+      return Object.values(value).some(leadsBack)
+    }
+    const found = leadsBack(schema)
+    this.#recursive.set(schema, found)
+    return found
   }
 
   /** {@link merge}, with what cannot be merged in words. */
@@ -139,35 +184,33 @@ export class Document {
     const { [key]: union, ...rest } = node
     const branches = (union as Json[])
       .filter((branch) => isObject(branch))
+      .filter(() => --this.#liftsLeft >= 0)
       .map((branch) => {
         const flat = this.flatten(branch, trail)
         const inner = this.lift(flat.node, flat.trail)
         return { node: inner.node, words: [...flat.words, ...inner.words] }
       })
-    const own = isObject(rest['properties']) ? rest['properties'] : {}
-    const variants = new Map<string, Json[]>()
+    const own = propertiesOf(rest)
+    /** What the branches say of each property: each form once, by its JSON. */
+    const variants = new Map<string, Map<string, Json>>()
     for (const branch of branches) {
       for (const [name, schema] of Object.entries(propertiesOf(branch.node))) {
-        const known = variants.get(name) ?? []
-        if (!known.some((each) => JSON.stringify(each) === JSON.stringify(schema))) known.push(schema)
-        variants.set(name, known)
+        const known = variants.get(name) ?? new Map<string, Json>()
+        variants.set(name, known.set(canonicalJson(schema), schema))
       }
     }
     const lifted = [...variants].filter(([name]) => !Object.hasOwn(own, name))
-    const properties = { ...own, ...Object.fromEntries(lifted.map(([name, forms]) => [name, alternatives(forms)])) }
-    const together = branches
-      .map((branch) => requiredOf(branch.node))
-      .reduce(
-        (a, b) => a.filter((name) => b.includes(name)),
-        branches.length > 0 ? requiredOf(branches[0]?.node ?? {}) : [],
-      )
+    const forall = lifted.map(([name, forms]): [string, Json] => [name, alternatives([...forms.values()])])
+    const properties = { ...own, ...Object.fromEntries(forall) }
+    const [first, ...others] = branches.map((branch) => new Set(requiredOf(branch.node)))
+    const together = [...(first ?? [])].filter((name) => others.every((names) => names.has(name)))
     const required = [...new Set([...requiredOf(rest), ...together])]
     const forms = branches.map(
       (branch, i) =>
         `(${i + 1}) ${this.#sayForm(branch.node, variants, own)}${branch.words.map((word) => ` ${word}`).join('')}`,
     )
     const opening = key === 'oneOf' ? 'Takes exactly one of these forms' : 'Takes one or more of these forms'
-    const words = forms.length === 0 ? [] : [`${opening}: ${forms.join('; ')}.`]
+    const words = forms.length === 0 ? [] : [cut(`${opening}: ${forms.join('; ')}.`, maxForms)]
     const result: JsonObject = { ...rest, ...(Object.keys(properties).length === 0 ? {} : { properties }) }
     if (required.length > 0) result['required'] = required
     const more = this.lift(result, trail)
@@ -175,14 +218,14 @@ export class Document {
   }
 
   /** One branch: its properties by name, with what tells them apart from those of other branches. */
-  #sayForm(branch: JsonObject, variants: ReadonlyMap<string, readonly Json[]>, own: JsonObject): string {
+  #sayForm(branch: JsonObject, variants: ReadonlyMap<string, ReadonlyMap<string, Json>>, own: JsonObject): string {
     const required = new Set(requiredOf(branch))
     const { title, description, properties: _properties, required: _required, type: _type, ...rest } = branch
     const names = new Set([...required, ...Object.keys(propertiesOf(branch))])
     const parts = [...names].map((name) => {
       const schema = propertiesOf(branch)[name]
       const constant = isObject(schema) ? schema['const'] : undefined
-      const differs = schema !== undefined && ((variants.get(name)?.length ?? 0) > 1 || Object.hasOwn(own, name))
+      const differs = schema !== undefined && ((variants.get(name)?.size ?? 0) > 1 || Object.hasOwn(own, name))
       const form = constant !== undefined ? ` ${quote(constant)}` : differs ? ` ${this.quote(schema)}` : ''
       return `\`${name}\`${form}${required.has(name) ? '' : ' (optional)'}`
     })

@@ -43,7 +43,7 @@ const mergers = new Map<string, Merger>([
   ['description', (a, b) => `${asText(a)}\n${asText(b)}`],
   ['examples', lists],
   ['required', lists],
-  ['enum', (a, b) => (Array.isArray(a) && Array.isArray(b) ? a.filter((each) => includes(b, each)) : undefined)],
+  ['enum', (a, b) => (Array.isArray(a) && Array.isArray(b) ? intersection(a, b) : undefined)],
   ['properties', eachName],
   ['patternProperties', eachName],
   ['dependentSchemas', eachName],
@@ -91,9 +91,11 @@ function list(value: Json): Json[] {
 }
 
 function union(a: Json[], b: Json[]): Json[] {
-  return [...a, ...b.filter((each) => !includes(a, each))]
+  const known = new Set(a.map(canonicalJson))
+  return [...a, ...b.filter((each) => !known.has(canonicalJson(each)))]
 }
 
-function includes(values: readonly Json[], value: Json): boolean {
-  return values.some((each) => canonicalJson(each) === canonicalJson(value))
+function intersection(a: Json[], b: Json[]): Json[] {
+  const allowed = new Set(b.map(canonicalJson))
+  return a.filter((each) => allowed.has(canonicalJson(each)))
 }

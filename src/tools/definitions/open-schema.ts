@@ -11,14 +11,14 @@ export function bendOpen(bending: Bending): JsonObject {
   const { notAtRoot } = bending.dialect
   const { root } = document
   const words: (string | undefined)[] = []
-  let node = bending.document.modern(root)
+  let node = document.modern(root)
   if (notAtRoot.some((key) => node[key] !== undefined)) {
-    const flat = bending.document.flatten(root, [root])
-    const lifted = bending.document.lift(flat.node, flat.trail)
+    const flat = document.flatten(root, document.recurs(root) ? [root] : [])
+    const lifted = document.lift(flat.node, flat.trail)
     words.push(...flat.words, ...lifted.words)
     node = { ...lifted.node }
     for (const key of notAtRoot) {
-      if (node[key] !== undefined) words.push(say(key, bending.document.inlinedIn(key, node[key]), node))
+      if (node[key] !== undefined) words.push(say(key, document.inlinedIn(key, node[key]), node))
       delete node[key]
     }
   }

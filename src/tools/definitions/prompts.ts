@@ -15,7 +15,7 @@ export interface ToolPrompts {
   /** To stand beside the user's message: what tools want said there. Empty when none does. */
   readonly user: string
   /** What to remind the model of, now that these tools were used: a line for each that has a reminder, each tool once. Empty when none has. */
-  remind(used: readonly string[]): string
+  readonly remind: (used: readonly string[]) => string
 }
 
 /** The words for some tools, in their order. They are made from descriptions, traits and params, and the trait `prompt`. */

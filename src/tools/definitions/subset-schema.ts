@@ -46,12 +46,15 @@ export class SubsetBender {
 
   root(): JsonObject {
     const { root } = this.#document
-    const flat = this.#document.flatten(root, [root])
+    const trail = this.#document.recurs(root) ? [root] : []
+    const flat = this.#document.flatten(root, trail)
     const lifted = this.#document.lift(flat.node, flat.trail)
     return this.#typed('object', lifted.node, flat.trail, [...flat.words, ...lifted.words])
   }
 
   #bend(schema: Json, trail: Trail): JsonObject {
+    // Nobody will see the rest of it.
+    if (this.unfit !== undefined) return {}
     if (schema === false) return this.#anything(['No value is allowed here.'])
     if (!isObject(schema)) return this.#anything([])
     if (--this.#left < 0 || trail.length > maxDepth) {

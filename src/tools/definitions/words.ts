@@ -8,7 +8,7 @@ const maxQuoted = 2000
 export function cut(text: string, limit: number): string {
   if (text.length <= limit) return text
   const told = (left: number): string => ` […${left} more characters]`
-  // The number of what is cut has no more digits than that of the whole.
+  // The number of what is cut may have a digit less than that of the whole: then the result is one short of the limit.
   let end = Math.max(0, limit - told(text.length).length)
   // Never half of a character that takes two.
   const last = text.charCodeAt(end - 1)
