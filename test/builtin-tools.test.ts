@@ -170,7 +170,6 @@ skills: { dirs: [./skills], builtin: false, only: [a-b] }
       join(folder, 'wrong.yaml'),
       `agent: { id: alice }
 builtin: { tools: [read], hosts: ["a.b:80"], command: [git], maxBytes: 0 }
-skills: [./skills]
 `,
     )
     const problems = await loadConfig(join(folder, 'wrong.yaml')).catch((error: unknown) => (error as Error).message)
@@ -183,7 +182,6 @@ skills: [./skills]
       '2:35: builtin.hosts[0] must be a host name such as api.example.com or *.example.org, without a scheme, a port or a path, but it is "a.b:80".',
       '2:46: builtin.command is an unknown key; did you mean commands?',
       '2:72: builtin.maxBytes must be a whole number of bytes from 1 to 67108864, but it is 0.',
-      '3:9: skills must be a mapping, such as { dirs: [./skills] }, but it is a list.',
     ])
   })
 

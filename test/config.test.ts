@@ -297,7 +297,7 @@ describe('what stands under auth', () => {
       'convoke.yaml:2:17: server.auth must have tokens, or jwt, or both; without either nobody could call.',
     ])
     expect(await problemsOf('agent: { id: a }\nserver: { auth: { tokens: [] } }')).toEqual([
-      'convoke.yaml:2:27: server.auth.tokens must be a list with at least one token.',
+      'convoke.yaml:2:27: server.auth.tokens must be a list with at least one token, but it is empty.',
     ])
     const twice = `agent: { id: a }\nserver: { auth: { tokens: [{ id: a, sha256: ${hash} }, { id: b, sha256: ${hash.toUpperCase()} }] } }`
     expect(await problemsOf(twice)).toEqual([
@@ -643,7 +643,7 @@ pins: { policy: strict, services: { "bob.x": trust, carol: no } }
 `
     expect(await problemsOf(text)).toEqual([
       'convoke.yaml:4:7: toolPolicy[0].tool is an unknown key; did you mean tools?',
-      'convoke.yaml:5:14: toolPolicy[1].tools must be a glob on tools, or a list of at least one.',
+      'convoke.yaml:5:14: toolPolicy[1].tools must be a glob on tools, or a list of at least one, but it is empty.',
       'convoke.yaml:5:28: toolPolicy[1].decision must be allow, deny or ask, but it is "maybe".',
       'convoke.yaml:6:17: toolPolicy[2].traits.readonly is an unknown key; did you mean readOnly?',
       'convoke.yaml:8:16: toolPolicy[4].callers must be a glob on callers, or a list of at least one, but it is a mapping.',

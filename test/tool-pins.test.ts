@@ -581,7 +581,6 @@ test('the words in a schema of others lose what nobody sees, and nothing else do
     }),
   )
   expect(cleanSchema(cleaned)).toBe(cleaned)
-  expect(cleanSchema(undefined)).toBeUndefined()
 })
 
 test('the pins of a node are beside its store, unless it says where', () => {

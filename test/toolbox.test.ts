@@ -100,7 +100,7 @@ describe('forced tools', () => {
     const box = new Toolbox([tool('bob.a', {}, 'a2a')], { toolChoices: ['bob.a'], names: table })
     expect(box.getForcedTools()).toEqual([{ type: 'function', function: { name: 'bob__a' } }])
     expect(box.getToolDefinitions()[0]?.function.name).toBe('bob__a')
-    expect(box.getToolPrompts()[0]?.name).toBe('bob__a')
+    expect(box.getToolPrompts().system).toContain('## bob__a')
   })
 
   test('can be added, for the iteration in which they are', () => {
@@ -183,9 +183,8 @@ describe('the tools of a run', () => {
     expect(box.getToolDefinitions()).toEqual([
       { type: 'function', function: { name: 'a', description: 'Does a.', parameters: { type: 'object' } } },
     ])
-    expect(box.getToolPrompts()).toEqual([{ name: 'a', description: 'Does a.' }])
+    expect(box.getToolPrompts().system).toBe('# Tools\n\n## a\nDoes a.\nNo params.')
     expect(box.getToolDefinitions((tools) => names(tools).join())).toBe('a')
-    expect(box.getToolPrompts(({ name }) => `Use ${name}.`)).toEqual(['Use a.'])
   })
 
   test('are named in the log, not all of thousands', () => {

@@ -308,7 +308,8 @@ class Round {
       known.map((tool) => tool.name),
     )
     if (meant === undefined) return found
-    return `${found} Did you mean "${this.#settings.names?.nameOf(meant) ?? meant}"?`
+    // The space may have said so already, in names that the model does not know.
+    return `${found.replace(/ Did you mean "[^"]*"\?$/, '')} Did you mean "${this.#settings.names?.nameOf(meant) ?? meant}"?`
   }
 
   #answer(call: Planned): CallAnswer {

@@ -25,7 +25,7 @@ import { excerpt } from './value.ts'
 
 interface CommonOptions {
   /** Gives the names. Default: one of its own, with the provider's limits; its names are the same each time. */
-  readonly names?: ModelNames
+  readonly names?: Pick<ModelNames, 'nameOf' | 'handleOf'>
   /** Which of the tools, the most relevant first. Default: all, in their order. */
   readonly select?: ToolSelection
   /** How many tokens the definitions may take, as `estimateTokens` counts. Default: no limit. */

@@ -88,10 +88,12 @@ export function serviceOf({ name }: Pick<Tool, 'name'>): string {
 }
 
 const ranks: Readonly<Record<ToolKind, number>> = { local: 0, mcp: 1, a2a: 2, custom: 3 }
+/** What the package brings along. */
+const builtinCategories: ReadonlySet<string | undefined> = new Set(['builtin', 'skills'])
 const builtinRank = 4
 
 function rankOf(tool: Tool): number {
-  return serviceOf(tool) === '' ? (tool.traits.category === 'builtin' ? builtinRank : 0) : ranks[tool.kind]
+  return serviceOf(tool) === '' ? (builtinCategories.has(tool.traits.category) ? builtinRank : 0) : ranks[tool.kind]
 }
 
 function grouped(tools: readonly Tool[], keyOf: (tool: Tool) => string): Map<string, Tool[]> {

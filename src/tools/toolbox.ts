@@ -2,10 +2,12 @@
 import { ConvokeError } from '../base/errors.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
 import { executeBatch, type BatchOptions, type BatchResult, type BatchSpace, type NameTable } from './batch.ts'
-import { toOpenAi } from './definitions.ts'
+import { createDefinitions } from './definitions.ts'
+import { toolPrompts, type ToolPrompts } from './definitions/prompts.ts'
 import type { OpenAiTool } from './definitions/shapes.ts'
 import { KeyError } from './local.ts'
 import type { ModelCall } from './model-call.ts'
+import { ModelNames } from './model-names.ts'
 import type { Tool } from './tool.ts'
 import { closest, excerpt } from './value.ts'
 
@@ -16,7 +18,7 @@ export interface ToolboxOptions {
   readonly disabledTools?: readonly string[]
   /** Which tools are built in, and so come last. Default: local ones of the category `builtin`. */
   readonly isBuiltin?: (tool: Tool) => boolean
-  /** Names that the model's provider accepts. Default: handles as they are. */
+  /** Names that the model's provider accepts. Default: those of {@link ModelNames}. */
   readonly names?: NameTable
   readonly log?: Logger
 }
@@ -30,13 +32,6 @@ export interface RunContext extends ToolboxOptions {
 export interface ForcedTool {
   readonly type: 'function'
   readonly function: { readonly name: string }
-}
-
-/** What a prompt says of a tool. */
-export interface ToolPrompt {
-  /** As the model calls it. */
-  readonly name: string
-  readonly description: string
 }
 
 /** Most names in a line of the log. */
@@ -55,7 +50,7 @@ const maxLogged = 50
  * tool whose name another one has is skipped with a warning; of several others the first counts.
  */
 export class Toolbox {
-  readonly #names: NameTable | undefined
+  readonly #names: NameTable
   readonly #log: Logger
   readonly #isBuiltin: (tool: Tool) => boolean
   readonly #choices: Set<string>
@@ -74,7 +69,13 @@ export class Toolbox {
   #iteration = 0
 
   constructor(tools: readonly Tool[], options: ToolboxOptions = {}) {
-    const { toolChoices = [], disabledTools = [], isBuiltin = isBuiltinTool, names, log = silentLog } = options
+    const {
+      toolChoices = [],
+      disabledTools = [],
+      isBuiltin = isBuiltinTool,
+      names = new ModelNames(),
+      log = silentLog,
+    } = options
     this.#names = names
     this.#log = log
     this.#isBuiltin = isBuiltin
@@ -131,15 +132,12 @@ export class Toolbox {
   getToolDefinitions<Definitions>(create: (tools: readonly Tool[]) => Definitions): Definitions
   getToolDefinitions<Definitions>(create?: (tools: readonly Tool[]) => Definitions): Definitions | OpenAiTool[] {
     if (create !== undefined) return create(this.getTools())
-    return this.#selected.map((tool) => toOpenAi({ ...tool, name: this.#nameOf(tool) }))
+    return createDefinitions(this.#selected, { for: 'openai', names: this.#names }).definitions
   }
 
-  /** What the system prompt says of the tools: name and description, or what `create` makes of each. */
-  getToolPrompts(): ToolPrompt[]
-  getToolPrompts<Prompt>(create: (tool: Tool) => Prompt): Prompt[]
-  getToolPrompts<Prompt>(create?: (tool: Tool) => Prompt): (Prompt | ToolPrompt)[] {
-    if (create !== undefined) return this.#selected.map((tool) => create(tool))
-    return this.#selected.map((tool) => ({ name: this.#nameOf(tool), description: tool.description }))
+  /** What the model is told of its tools in words: in the system prompt, beside the user's message, and after a call. */
+  getToolPrompts(): ToolPrompts {
+    return toolPrompts(this.#selected, { nameOf: (handle) => this.#names.nameOf(handle) })
   }
 
   /** What the model must call in this iteration: in the first what the user chose, then only what was added since. */
@@ -196,7 +194,7 @@ export class Toolbox {
     const result = await executeBatch(space, calls, {
       log: this.#log,
       ...options,
-      ...(this.#names === undefined ? {} : { names: this.#names }),
+      names: this.#names,
       tools: this.getTools(),
       forced: [...this.#forced],
     })
@@ -263,7 +261,7 @@ export class Toolbox {
   }
 
   #nameOf(tool: Tool): string {
-    return this.#names?.nameOf(tool.name) ?? tool.name
+    return this.#names.nameOf(tool.name)
   }
 
   #hint(name: string): string {

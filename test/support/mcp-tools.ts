@@ -36,7 +36,12 @@ export function toolsOf(servers: Record<string, McpServerOptions>, options: McpS
   const log = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') }
   const registry = new McpServerRegistry({ servers, log, ...options })
   cleanup(() => registry.close())
-  const tools = new ToolManager({ registry: new LocalToolRegistry(), sources: [registry], log })
+  const tools = new ToolManager({
+    registry: new LocalToolRegistry(),
+    sources: [registry],
+    results: { foreign: 'strict' },
+    log,
+  })
   return {
     servers: registry,
     tools,
