@@ -2,12 +2,15 @@
 import { readFile } from 'node:fs/promises'
 import { isAbsolute, join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
+import { pause } from './base/abort.ts'
 import { ConvokeError } from './base/errors.ts'
 import { parseDuration } from './base/duration.ts'
 import { namesPrivateAddress } from './base/address.ts'
+import { fitsGlob } from './base/glob.ts'
 import { createGuardedFetch, type GuardedFetch } from './base/guarded-fetch.ts'
 import { isObject, type JsonObject } from './base/json.ts'
 import { createLog, type Log } from './base/log.ts'
+import { McpPublisher } from './mcp/publisher.ts'
 import type { NodeOptions, ToolModule } from './options.ts'
 import { ClientManager } from './peers/client-manager.ts'
 import { Discovery } from './peers/discovery.ts'
@@ -17,12 +20,13 @@ import { delegationLimits } from './protocol/delegation.ts'
 import { HttpApp } from './server/app.ts'
 import { createAuthenticator } from './server/auth/authenticator.ts'
 import { createOriginGuard, isLoopback } from './server/auth/origin.ts'
-
 import { publicBindProblem } from './server/auth/public-bind.ts'
+import { allows } from './server/auth/scopes.ts'
 import { createBaseUrl } from './server/base-url.ts'
 import { CardRoute } from './server/card-route.ts'
 import { createExecutor } from './server/executor.ts'
 import { LegacyDoor, toLegacyPushBody } from './server/legacy.ts'
+import { createTaskDoor } from './server/mcp-door.ts'
 import type { MessageHandler } from './server/message-handler.ts'
 import { Operations, type StoredContext } from './server/operations.ts'
 import { openStore } from './store/open.ts'
@@ -34,7 +38,7 @@ import { DelegationGuard } from './tools/delegation.ts'
 import { loadTools } from './tools/load.ts'
 import { LocalToolRegistry } from './tools/local.ts'
 import { ToolManager } from './tools/manager.ts'
-import type { Tool } from './tools/tool.ts'
+import type { Caller, Tool } from './tools/tool.ts'
 
 /** One way into the node. */
 export interface Door {
@@ -54,14 +58,19 @@ export interface Node {
   readonly peers: ClientManager
   /** What is known of the peers' tools: find them, ask again, be told of changes. */
   readonly remoteTools: RemoteToolRegistry
+  /** The tool space as an MCP server; undefined where `mcp.publish` is false. */
+  readonly mcp: McpPublisher | undefined
   /** What was skipped while the node was made: tool modules that could not be loaded, and the like. */
   readonly warnings: readonly string[]
   /** How many tasks run, and how many tools were abandoned because they did not stop. */
   readonly stats: { readonly running: number; readonly abandoned: number }
   /** The agent card as callers of A2A 1.0 see it. */
   card(): JsonObject
-  /** Takes over unfinished tasks and listens. Rejects with `unavailable` when the address is taken. */
-  start(): Promise<void>
+  /**
+   * Takes over unfinished tasks and listens, unless told not to: `url` and `doors` stay empty then. Rejects with
+   * `unavailable` when the address is taken.
+   */
+  start(options?: { readonly listen?: boolean }): Promise<void>
   /**
    * Stops accepting, lets running tasks finish within the drain time, cancels the rest, closes everything. The second
    * call waits for the first.
@@ -78,7 +87,15 @@ const defaults = {
   cancelGraceMs: 5_000,
   maxRunningTasks: 10_000,
   retention: '7d',
+  mcpPath: '/mcp',
+  patienceMs: 50_000,
+  maxWaitMs: 600_000,
+  sessionTtlMs: 1_800_000,
+  maxSessions: 1_000,
 } as const
+
+/** How long a host that asks for the tools waits for the first look at those of peers. */
+const firstLookMs = 10_000
 
 /**
  * Makes a node from its options. Nothing listens before `start`. Throws `config` for options that make no sense and
@@ -88,6 +105,7 @@ export async function createNode(options: NodeOptions): Promise<Node> {
   checkAgent(options)
   checkServer(options)
   checkDiscovery(options)
+  checkMcp(options)
   const problem = publicBindProblem(options)
   if (problem !== undefined) throw problem
   const baseDir = resolve(options.baseDir ?? '.')
@@ -122,6 +140,7 @@ class RunningNode implements Node {
   readonly registry: LocalToolRegistry
   readonly peers: ClientManager
   readonly remoteTools: RemoteToolRegistry
+  readonly mcp: McpPublisher | undefined
   readonly warnings: readonly string[]
   readonly #options: NodeOptions
   readonly #log: Log
@@ -131,11 +150,15 @@ class RunningNode implements Node {
   readonly #fetch: GuardedFetch
   readonly #directoryFetch: GuardedFetch
   readonly #discovery: Discovery
+  /** Resolves when all peers were asked whose tools are published, or soon enough in any case. */
+  #firstLook: Promise<unknown> = Promise.resolve()
+  readonly #stopped = new AbortController()
   readonly #authenticator: ReturnType<typeof createAuthenticator>
   readonly #cards: CardRoute
   readonly #app: HttpApp
   readonly #basePath: string
   #url = ''
+  #isStarted = false
   #stopping: Promise<void> | undefined
 
   constructor({ options, log, authenticator, registry, warnings, onMessage, template, store }: Parts) {
@@ -170,6 +193,7 @@ class RunningNode implements Node {
       log,
       execute: createExecutor({
         registry,
+        foreign: (handle) => this.#foreign(handle),
         onMessage,
         resolve: (name) => this.tools.resolve(name),
         guard,
@@ -215,10 +239,40 @@ class RunningNode implements Node {
       extendedCard: hasExtendedCard ? (caller) => this.#cards.extendedCard(this.#publicUrl, caller) : undefined,
     })
     const heartbeatMs = server.heartbeatMs ?? defaults.heartbeatMs
+    const maxBodyBytes = server.maxBodyBytes ?? defaults.maxBodyBytes
+    const { mcp = {}, agent } = options
+    if (mcp.publish !== false) {
+      const { description } = agent
+      this.mcp = new McpPublisher({
+        tools: {
+          list: (caller) => this.#published(caller),
+          onChange: (listener) => {
+            const unlink = [registry.onChange(listener), this.remoteTools.onChange(listener)]
+            return () => unlink.forEach((each) => each())
+          },
+          ready: async () => void (await this.#firstLook),
+        },
+        tasks: createTaskDoor(operations),
+        agent: {
+          name: agent.id,
+          title: agent.name ?? agent.id,
+          version: agent.version ?? '1.0.0',
+          ...(description === undefined ? {} : { description }),
+        },
+        log,
+        patienceMs: mcp.patienceMs ?? defaults.patienceMs,
+        maxWaitMs: mcp.maxWaitMs ?? defaults.maxWaitMs,
+        sessionTtlMs: mcp.sessionTtlMs ?? defaults.sessionTtlMs,
+        maxSessions: mcp.maxSessions ?? defaults.maxSessions,
+        maxMessageBytes: maxBodyBytes,
+        heartbeatMs,
+      })
+    }
     this.#app = new HttpApp({
       operations,
       legacy: new LegacyDoor({ operations, card: () => this.card(), log, heartbeatMs }),
       cardRoute: this.#cards,
+      mcp: this.mcp === undefined ? undefined : { publisher: this.mcp, path: this.#mcpPath },
       gatekeeper: {
         authenticator,
         guard: createOriginGuard({
@@ -230,7 +284,7 @@ class RunningNode implements Node {
       },
       log,
       basePath: this.#basePath,
-      maxBodyBytes: server.maxBodyBytes ?? defaults.maxBodyBytes,
+      maxBodyBytes,
       heartbeatMs,
       headersTimeoutMs: server.headersTimeoutMs ?? defaults.headersTimeoutMs,
       requestTimeoutMs: server.requestTimeoutMs ?? defaults.requestTimeoutMs,
@@ -249,12 +303,18 @@ class RunningNode implements Node {
     return this.#options.server?.publicUrl?.replace(/\/$/, '') ?? this.url
   }
 
+  get #mcpPath(): string {
+    return this.#options.mcp?.path ?? defaults.mcpPath
+  }
+
   get doors(): readonly Door[] {
+    if (this.#url === '') return []
     const url = this.#publicUrl
     return [
       { name: 'Agent card', url: `${url}/.well-known/agent-card.json` },
       { name: 'JSON-RPC', url },
       { name: 'HTTP+JSON', url },
+      ...(this.mcp === undefined ? [] : [{ name: 'MCP', url: `${url}${this.#mcpPath}` }]),
       { name: 'Health', url: `${this.url}/healthz` },
     ]
   }
@@ -267,16 +327,40 @@ class RunningNode implements Node {
     return this.#cards.card(this.#publicUrl, '1.0')
   }
 
-  async start(): Promise<void> {
-    if (this.#url !== '' || this.#stopping !== undefined)
-      throw new ConvokeError('config', 'A node can be started once.')
-    const { host = '127.0.0.1', port = 0 } = this.#options.server ?? {}
-    const listening = await this.#app.listen(host, port)
-    this.#url = `http://${urlHost(host)}:${listening}`
+  async start({ listen = true }: { readonly listen?: boolean } = {}): Promise<void> {
+    if (this.#isStarted || this.#stopping !== undefined) throw new ConvokeError('config', 'A node can be started once.')
+    this.#isStarted = true
+    if (listen) await this.#listen()
     const recovered = await this.#runtime.recover()
     if (recovered > 0) this.#log.info({ recovered }, 'Took over the tasks of a process that ended.')
     this.#push.start()
-    if (this.#options.features?.delegate !== false) this.#discovery.start()
+    if (this.#options.features?.delegate === false) return
+    this.#discovery.start()
+    if ((this.#options.publish ?? []).length > 0)
+      this.#firstLook = Promise.race([this.#discovery.scan(), pause(firstLookMs, this.#stopped.signal)])
+  }
+
+  async #listen(): Promise<void> {
+    const { host = '127.0.0.1', port = 0 } = this.#options.server ?? {}
+    const listening = await this.#app.listen(host, port)
+    this.#url = `http://${urlHost(host)}:${listening}`
+  }
+
+  /** The tools that this caller may be shown. */
+  #published(caller: Caller): { name: string; tool: Tool }[] {
+    return [...this.registry.list({ published: true }), ...this.tools.list().filter((tool) => this.#isForeign(tool))]
+      .filter((tool) => allows(caller, `tool:${tool.name}`))
+      .map((tool) => ({ name: tool.name, tool }))
+  }
+
+  /** Whether it is a tool of others that is published here. */
+  #isForeign({ name }: Tool): boolean {
+    return name.includes('.') && (this.#options.publish ?? []).some((glob) => fitsGlob(name, glob))
+  }
+
+  #foreign(handle: string): Tool | undefined {
+    const tool = this.tools.list().find(({ name }) => name === handle)
+    return tool !== undefined && this.#isForeign(tool) ? tool : undefined
   }
 
   stop(): Promise<void> {
@@ -285,8 +369,10 @@ class RunningNode implements Node {
   }
 
   async #close(): Promise<void> {
+    this.#stopped.abort()
     this.#app.stopListening()
     await this.#runtime.close(this.#options.server?.drainMs ?? defaults.drainMs)
+    await this.mcp?.close()
     await this.#app.close()
     await this.#push.close()
     await this.#discovery.close()
@@ -302,6 +388,18 @@ function checkAgent({ agent }: NodeOptions): void {
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(agent?.id ?? '')) {
     const got = JSON.stringify(agent?.id)
     throw new ConvokeError('config', `agent.id must be 1 to 64 letters, digits, _ or -, got ${got}.`)
+  }
+}
+
+function checkMcp({ mcp = {} }: NodeOptions): void {
+  const { path } = mcp
+  if (path !== undefined && !/^(\/[A-Za-z0-9_.~-]+)+$/.test(path)) {
+    throw new ConvokeError('config', `mcp.path must be a path such as /mcp, got ${JSON.stringify(path)}.`)
+  }
+  for (const key of ['patienceMs', 'maxWaitMs', 'sessionTtlMs', 'maxSessions'] as const) {
+    const value = mcp[key] ?? 1
+    if (Number.isSafeInteger(value) && value >= 1 && value < 2 ** 31) continue
+    throw new ConvokeError('config', `mcp.${key} must be a whole number, 1 or more, got ${JSON.stringify(value)}.`)
   }
 }
 

@@ -109,12 +109,31 @@ export interface DelegationOptions {
   readonly maxHops?: number
 }
 
+/** The tools of the node for MCP hosts, over HTTP and stdio. */
+export interface McpPublishOptions {
+  /** Whether there is a door for MCP hosts. Default: true. */
+  readonly publish?: boolean
+  /** Where it is, below the base path. Default: `/mcp`. */
+  readonly path?: string
+  /** How long a host without progress waits for a result before it gets a handle, in milliseconds. Default: 50,000. */
+  readonly patienceMs?: number
+  /** How long one that takes progress waits, in milliseconds. Default: 600,000. */
+  readonly maxWaitMs?: number
+  /** How long a session may lie idle, in milliseconds. Default: 1,800,000. */
+  readonly sessionTtlMs?: number
+  /** How many sessions there may be; for one more the one idle the longest ends. Default: 1,000. */
+  readonly maxSessions?: number
+}
+
 export interface NodeOptions {
   readonly agent: AgentOptions
   /** Other agents, by the id that their tools are called with here: `^[A-Za-z0-9_-]{1,64}$`. */
   readonly peers?: Readonly<Record<string, PeerOptions>>
   readonly discovery?: DiscoveryOptions
   readonly delegation?: DelegationOptions
+  readonly mcp?: McpPublishOptions
+  /** Which tools of others are published, too: globs over their handles (`bob.*`), where `*` stands for any run of characters. Default: none. */
+  readonly publish?: readonly string[]
   readonly features?: {
     /** False: no call to a peer and no discovery; the node still serves. Default: true. */
     readonly delegate?: boolean

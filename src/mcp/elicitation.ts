@@ -38,7 +38,9 @@ export function toForm({ message, schema }: Question): Form {
   const fields = objectFields(schema)
   if (fields !== undefined) {
     const properties = Object.fromEntries([...fields].map(([name, field]) => [name, field.schema]))
-    const required = Array.isArray(schema['required']) ? schema['required'].filter((name) => typeof name === 'string') : []
+    const required = Array.isArray(schema['required'])
+      ? schema['required'].filter((name) => typeof name === 'string')
+      : []
     return {
       message,
       requestedSchema: { type: 'object', properties, required },
@@ -67,7 +69,7 @@ function objectFields(schema: JsonObject): Map<string, Field> | undefined {
     return undefined
   const fields = new Map<string, Field>()
   for (const [name, property] of Object.entries(properties)) {
-    const field = isObject(property) ? toField(property as JsonObject) : undefined
+    const field = isObject(property) ? toField(property) : undefined
     if (field === undefined) return undefined
     fields.set(name, field)
   }
@@ -162,7 +164,11 @@ function jsonField(schema: JsonObject): Field {
   }
 }
 
-function pick(schema: JsonObject, names: readonly string[], type: 'string' | 'number' | 'boolean' = 'string'): JsonObject {
+function pick(
+  schema: JsonObject,
+  names: readonly string[],
+  type: 'string' | 'number' | 'boolean' = 'string',
+): JsonObject {
   return Object.fromEntries(
     names.flatMap((name) => {
       const value = schema[name]

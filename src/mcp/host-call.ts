@@ -175,7 +175,8 @@ export class HostCall {
       }
     } catch (error) {
       if (!(error instanceof ConvokeError)) throw error
-      if (error.code === 'internal') this.#options.log.error({ error }, 'A call of an MCP host failed for a reason of ours.')
+      if (error.code === 'internal')
+        this.#options.log.error({ error }, 'A call of an MCP host failed for a reason of ours.')
       return failure(error.message, toErrorBody(error))
     } finally {
       await this.#progress.settle()
@@ -256,7 +257,9 @@ export class HostCall {
     const params = { mode: 'form', message, requestedSchema } as ElicitRequestFormParams
     if (asking.by === 'retry') {
       const { id = '' } = this.#view
-      return { result: inputRequired({ inputRequests: { [answerKey]: inputRequired.elicit(params) }, requestState: id }) }
+      return {
+        result: inputRequired({ inputRequests: { [answerKey]: inputRequired.elicit(params) }, requestState: id }),
+      }
     }
     let response: ElicitResult
     try {
@@ -268,7 +271,7 @@ export class HostCall {
       return { result: this.#left() }
     }
     if (response.action !== 'accept') return { result: await this.#declined() }
-    return { value: form.toAnswer((response.content ?? {}) as JsonObject) }
+    return { value: form.toAnswer(response.content ?? {}) }
   }
 
   /** Nobody answers: a tool that asks cannot go on without. */
@@ -288,7 +291,8 @@ export class HostCall {
     this.#canceling ??= this.#options.tasks.cancel(id, this.#host.caller).then(
       () => {},
       // It had ended, or the node does.
-      (error: unknown) => this.#options.log.debug({ error, taskId: id }, 'A call that was taken back could not be cancelled.'),
+      (error: unknown) =>
+        this.#options.log.debug({ error, taskId: id }, 'A call that was taken back could not be cancelled.'),
     )
     return this.#canceling
   }
@@ -305,13 +309,17 @@ export class HostCall {
   /** What a host gets whose task goes on. */
   #left(): CallToolResult {
     const { catalogue } = this.#options
-    return handleResult(this.#describe(), this.#handle !== undefined && catalogue.hasOutput(this.#host.caller, this.#handle))
+    return handleResult(
+      this.#describe(),
+      this.#handle !== undefined && catalogue.hasOutput(this.#host.caller, this.#handle),
+    )
   }
 
   #describe(): JsonObject {
     const { id = '', state, question, statusText } = this.#view
     const about: JsonObject = { task_id: id, state: wordOf(state) }
-    if (isTerminal(state)) return { ...about, message: `It has ended; ${this.#toolName('task_result')} gives its result.` }
+    if (isTerminal(state))
+      return { ...about, message: `It has ended; ${this.#toolName('task_result')} gives its result.` }
     if (!isInterrupted(state)) {
       const said = statusText === '' ? '' : ` It says: ${clip(statusText, 500)}`
       const next = `${this.#toolName('task_result')} waits for its result, ${this.#toolName('task_cancel')} stops it`

@@ -8,6 +8,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Readable, Writable } from 'node:stream'
 import {
   createMcpHandler,
+  CLIENT_CAPABILITIES_META_KEY,
   inputResponse,
   isLegacyRequest,
   McpServer,
@@ -17,7 +18,6 @@ import {
   type ClientCapabilities,
   type InputRequiredResult,
   type McpHttpHandler,
-  type Server,
   type ServerContext,
   type ServerEvent,
   type ServerEventBus,
@@ -39,7 +39,12 @@ export interface PublisherOptions extends Patience {
   readonly tools: PublishedTools
   readonly tasks: TaskDoor
   /** Who the server says it is. */
-  readonly agent: { readonly name: string; readonly title: string; readonly version: string; readonly description?: string }
+  readonly agent: {
+    readonly name: string
+    readonly title: string
+    readonly version: string
+    readonly description?: string
+  }
   readonly log: Logger
   /** How long a session may lie idle, in milliseconds. */
   readonly sessionTtlMs: number
@@ -60,6 +65,8 @@ const listChangedDelayMs = 50
 const maxSubscriptions = 1024
 
 type Era = 'legacy' | 'modern'
+
+type Capabilities = ClientCapabilities | undefined
 
 /** A server that tells its host of changes by itself. */
 interface Listener {
@@ -165,16 +172,16 @@ export class McpPublisher {
     return caller
   }
 
-  #connect(connection: Connection, era: Era = 'legacy'): Server {
-    const server = this.#createServer(connection, era)
+  #connect(connection: Connection, era: Era = 'legacy'): McpServer {
+    const published = this.#createServer(connection, era)
     const listener: Listener = {
       connection,
       digest: this.#catalogue.digest(connection.caller),
-      tell: () => void server.sendToolListChanged().catch((error: Error) => this.#debug(error)),
+      tell: () => void published.server.sendToolListChanged().catch((error: unknown) => this.#debug(error)),
     }
     this.#bySession.set(connection, listener)
     this.#listeners.add(listener)
-    return server
+    return published
   }
 
   #forget(connection: Connection): void {
@@ -183,15 +190,16 @@ export class McpPublisher {
     this.#bySession.delete(connection)
   }
 
-  #createServer(connection: Connection, era: Era): Server {
+  #createServer(connection: Connection, era: Era): McpServer {
     const { agent, tools } = this.#options
-    const { server } = new McpServer(
+    const published = new McpServer(
       { name: agent.name, title: agent.title, version: agent.version },
       {
         capabilities: { tools: { listChanged: true } },
         ...(agent.description === undefined ? {} : { instructions: agent.description }),
       },
     )
+    const { server } = published
     server.setRequestHandler('tools/list', async ({ params }, { mcpReq }) => {
       await tools.ready?.(mcpReq.signal)
       return this.#catalogue.page(connection.caller, params?.cursor)
@@ -199,33 +207,36 @@ export class McpPublisher {
     server.setRequestHandler('tools/call', async ({ params }, context) => {
       connection.busy++
       try {
-        const capabilities = () => server.getClientCapabilities()
-        const params_ = (params.arguments ?? {}) as JsonObject
-        return await this.#call(connection.caller, params.name, params_, context, era, capabilities)
+        const envelope = context.mcpReq.envelope as Readonly<Record<string, unknown>> | undefined
+        // The envelope says it in the newer protocol; what a host said at the beginning of a session stands here alone.
+        // oxlint-disable-next-line typescript/no-deprecated
+        const capabilities = (envelope?.[CLIENT_CAPABILITIES_META_KEY] ??
+          server.getClientCapabilities()) as Capabilities
+        return await this.#call(connection.caller, params, context, era, capabilities)
       } finally {
         connection.busy--
       }
     })
     server.onerror = (error) => this.#debug(error)
-    return server
+    return published
   }
 
   async #call(
     caller: Caller,
-    name: string,
-    params: JsonObject,
+    { name, arguments: given }: { readonly name: string; readonly arguments?: Record<string, unknown> | undefined },
     { mcpReq }: ServerContext,
     era: Era,
-    capabilities: () => ClientCapabilities | undefined,
+    capabilities: Capabilities,
   ): Promise<CallToolResult | InputRequiredResult> {
     const { log } = this.#options
+    const params = (given ?? {}) as JsonObject
     const call = new HostCall(
       { ...this.#options, catalogue: this.#catalogue },
       {
         caller,
         signal: mcpReq.signal,
         sendProgress: sendProgressOf(mcpReq),
-        asking: this.#askingOf(mcpReq, era, capabilities()),
+        asking: this.#askingOf(mcpReq, era, capabilities),
       },
     )
     try {
@@ -251,7 +262,7 @@ export class McpPublisher {
     return this.#catalogue.handleOf(caller, name)
   }
 
-  #askingOf(mcpReq: ServerContext['mcpReq'], era: Era, capabilities: ClientCapabilities | undefined): HostRequest['asking'] {
+  #askingOf(mcpReq: ServerContext['mcpReq'], era: Era, capabilities: Capabilities): HostRequest['asking'] {
     const elicitation = capabilities?.elicitation
     // Before there were modes, `{}` meant forms.
     if (elicitation === undefined || (elicitation.form === undefined && elicitation.url !== undefined)) return undefined
@@ -300,7 +311,7 @@ export class McpPublisher {
     }
   }
 
-  #debug(error: Error): void {
+  #debug(error: unknown): void {
     this.#options.log.debug({ error }, 'An MCP host did something that could not be done.')
   }
 }

@@ -1,6 +1,6 @@
 /** Sessions of hosts that speak MCP up to 2025-11-25 over HTTP: who has one, how long it lives, how many there are. */
 import { randomUUID } from 'node:crypto'
-import { WebStandardStreamableHTTPServerTransport, type Server } from '@modelcontextprotocol/server'
+import { WebStandardStreamableHTTPServerTransport, type McpServer } from '@modelcontextprotocol/server'
 import { ConvokeError } from '../base/errors.ts'
 import type { Caller } from '../tools/tool.ts'
 import { EventReplay } from './event-replay.ts'
@@ -11,7 +11,7 @@ export interface SessionOptions {
   readonly maxSessions: number
   readonly keepAliveMs: number
   /** Makes the server of a session. */
-  readonly connect: (connection: Connection) => Server
+  readonly connect: (connection: Connection) => McpServer
   /** The session is over. */
   readonly closed: (connection: Connection) => void
 }
@@ -27,7 +27,7 @@ export interface Connection {
 interface Session extends Connection {
   readonly id: string
   readonly transport: WebStandardStreamableHTTPServerTransport
-  readonly server: Server
+  readonly server: McpServer
   idleSince: number
 }
 
@@ -86,20 +86,21 @@ export class Sessions {
     const server = this.#options.connect(connection)
     const session: Session = Object.assign(connection, { id, transport, server, idleSince: Date.now() })
     await server.connect(transport)
-    const { onclose } = server
-    server.onclose = () => {
-      onclose?.()
+    server.server.onclose = () => {
       this.#sessions.delete(id)
       this.#options.closed(connection)
     }
     // The transport calls a session its own once it has seen a good `initialize`.
     const response = await this.#serve(session, request, body)
-    if (transport.sessionId === undefined) await server.close()
-    else if (!this.#makeRoom(caller)) {
+    if (transport.sessionId === undefined || this.#isClosed) {
+      await server.close()
+    } else if (this.#makeRoom(caller)) {
+      this.#sessions.set(id, session)
+    } else {
+      await response.body?.cancel()
       await server.close()
       throw new ConvokeError('rate_limited', 'There are too many sessions, and all of them are at work.')
-    } else if (this.#isClosed) await server.close()
-    else this.#sessions.set(id, session)
+    }
     return response
   }
 

@@ -6,11 +6,12 @@ export const taskToolKinds = ['task_status', 'task_result', 'task_answer', 'task
 export type TaskToolKind = (typeof taskToolKinds)[number]
 
 const taskId = { type: 'string', description: 'The `task_id` that a call gave.' }
-const onlyTaskId = { type: 'object', properties: { task_id: taskId }, required: ['task_id'] } as const
+const onlyTaskId: McpTool['inputSchema'] = { type: 'object', properties: { task_id: taskId }, required: ['task_id'] }
 
 const definitions: Readonly<Record<TaskToolKind, Omit<McpTool, 'name'>>> = {
   task_status: {
-    description: 'Says how a task stands that a call has left running: working, input_required, completed, failed, canceled.',
+    description:
+      'Says how a task stands that a call has left running: working, input_required, completed, failed, canceled.',
     inputSchema: onlyTaskId,
     annotations: { readOnlyHint: true, idempotentHint: true },
   },

@@ -77,7 +77,7 @@ export class TaskView {
   /** The failure as it stands on the wire. */
   get errorBody(): JsonObject | undefined {
     const body = this.#status?.message?.metadata?.[keys.error]
-    return isObject(body) ? (body as JsonObject) : undefined
+    return isObject(body) ? body : undefined
   }
 
   /** What the task asks its caller. */

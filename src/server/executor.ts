@@ -17,6 +17,8 @@ import { toRefusal, toToolWork, type ToolServices } from './tool-work.ts'
 
 export interface ExecutorOptions {
   readonly registry: LocalToolRegistry
+  /** A tool of others that is published here, by its handle. Default: there are none. */
+  readonly foreign?: (handle: string) => Tool | undefined
   readonly onMessage: MessageHandler | undefined
   /** Finds the tools that tools and the message handler may call. */
   readonly resolve: Resolve
@@ -39,18 +41,18 @@ export function createExecutor(options: ExecutorOptions): Executor<StoredContext
       return toRefusal(ConvokeError.from(error), call?.name ?? '')
     }
     if (call === undefined) return toMessageWork(options.onMessage ?? politely, start, services, chain)
-    return toCallWork(call, context.caller, options.registry, services, chain)
+    return toCallWork(call, context.caller, options, services, chain)
   }
 }
 
 function toCallWork(
   call: ToolCall,
   caller: Caller,
-  registry: LocalToolRegistry,
+  { registry, foreign }: ExecutorOptions,
   services: ToolServices,
   chain: Delegation | undefined,
 ): Work {
-  const tool = find(registry, call.name) ?? find(registry, withoutPrefix(call.name))
+  const tool = find(registry, call.name) ?? find(registry, withoutPrefix(call.name)) ?? foreign?.(call.name)
   // What is not published, disabled, or not for this caller, is not there.
   if (tool === undefined || tool.traits.published === false || !allows(caller, `tool:${tool.name}`)) {
     const candidate = closest(call.name.slice(0, 100), published(registry, caller))

@@ -57,7 +57,8 @@ export class McpDoor {
 
   #fail(req: IncomingMessage, res: ServerResponse, error: unknown): void {
     const { httpStatus, error: body } = toRpcError(error)
-    if (body.code === -32603) this.#options.log.error({ error }, 'A request of an MCP host failed for a reason of ours.')
+    if (body.code === -32603)
+      this.#options.log.error({ error }, 'A request of an MCP host failed for a reason of ours.')
     const status = statuses[ConvokeError.from(error).code] ?? (body.code === -32603 ? 500 : httpStatus)
     const text = JSON.stringify({ jsonrpc: '2.0', id: null, error: body })
     sendText(res, status, json, text, failureHeaders(req, status, error))
