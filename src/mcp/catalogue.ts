@@ -140,7 +140,7 @@ function toMcpTool(name: string, handle: string, tool: Tool): McpTool {
     name,
     ...(name === handle ? {} : { title: handle }),
     description: description === '' ? `The tool ${handle}.` : description,
-    inputSchema: { ...input, type: 'object' } as McpTool['inputSchema'],
+    inputSchema: { ...input, type: 'object' },
     ...(output === undefined ? {} : { outputSchema: output }),
     ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
   }
@@ -148,9 +148,7 @@ function toMcpTool(name: string, handle: string, tool: Tool): McpTool {
 
 /** Structured content is an object; a schema of anything else would promise what cannot come. */
 function toOutputSchema({ output }: Tool): NonNullable<McpTool['outputSchema']> | undefined {
-  return output !== undefined && output['type'] === 'object'
-    ? (output as NonNullable<McpTool['outputSchema']>)
-    : undefined
+  return output !== undefined && output['type'] === 'object' ? { ...output, type: 'object' } : undefined
 }
 
 function toCursor(index: number, lastName: string): string {
@@ -165,7 +163,7 @@ function beginOf(tools: readonly PublishedTool[], cursor: string): number {
   } catch {
     parsed = undefined
   }
-  const [index, name]: unknown[] = Array.isArray(parsed) ? parsed : []
+  const [index, name] = Array.isArray(parsed) ? (parsed as unknown[]) : []
   if (!Number.isSafeInteger(index) || (index as number) < 1 || typeof name !== 'string') {
     throw new ProtocolError(
       ProtocolErrorCode.InvalidParams,

@@ -110,9 +110,12 @@ function textField(schema: JsonObject, about: JsonObject): Field {
 function listField(schema: JsonObject, about: JsonObject): Field | undefined {
   const { items } = schema
   if (!isObject(items)) return undefined
+  const limits = pick(schema, ['minItems', 'maxItems'], 'number')
+  const options = titled(items['anyOf'] ?? items['oneOf'])
+  if (options !== undefined)
+    return { schema: { ...about, type: 'array', ...limits, items: { anyOf: options } }, toValue: same }
   const choices: unknown = items['enum']
   if (!Array.isArray(choices) || !choices.every((each) => typeof each === 'string')) return undefined
-  const limits = pick(schema, ['minItems', 'maxItems'], 'number')
   return { schema: { ...about, type: 'array', ...limits, items: { type: 'string', enum: choices } }, toValue: same }
 }
 
