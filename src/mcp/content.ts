@@ -49,13 +49,13 @@ export function toMcpContent(value: ToolValue): McpContent {
   if (value instanceof Uint8Array) return { content: [toBlobBlock(Buffer.from(value).toString('base64'), {}, {})] }
   if (!isContent(value)) {
     const content = [toTextBlock(value)]
-    return isObject(value) ? { content, structuredContent: value as JsonObject } : { content }
+    return isObject(value) ? { content, structuredContent: value } : { content }
   }
   const result: McpContent = { content: [] }
   for (const part of value.parts) {
     const about = aboutOf(part)
     if (part.data !== undefined && about['type'] !== verbatim && result.structuredContent === undefined) {
-      if (isObject(part.data)) result.structuredContent = part.data as JsonObject
+      if (isObject(part.data)) result.structuredContent = part.data
       if (isObject(part.data) && about['type'] === structured) continue
     }
     result.content.push(toBlock(part, about))
@@ -82,7 +82,8 @@ function isPlainText(block: unknown): block is { type: 'text'; text: string } {
 function toPart(given: unknown): Part {
   if (!isObject(given)) return toVerbatimPart(given as Json)
   const block = given as JsonObject
-  switch (block['type']) {
+  const { type } = block
+  switch (typeof type === 'string' ? type : '') {
     case 'text': {
       const { text, ...about } = block
       if (typeof text !== 'string') break
@@ -97,7 +98,7 @@ function toPart(given: unknown): Part {
     case 'resource': {
       const { resource, ...about } = block
       if (!isObject(resource) || typeof resource['uri'] !== 'string') break
-      const { text, blob, mimeType, ...rest } = resource as JsonObject
+      const { text, blob, mimeType, ...rest } = resource
       const mediaType = typeof mimeType === 'string' ? { mediaType: mimeType } : {}
       const metadata = { [blockKey]: { ...about, resource: rest } }
       if (typeof text === 'string') return { text, ...mediaType, metadata }
@@ -122,7 +123,7 @@ function toVerbatimPart(data: Json): Part {
 function aboutOf({ metadata }: Part): JsonObject {
   const kept = metadata?.[blockKey]
   if (!isObject(kept)) return {}
-  const { annotations, _meta, ...about } = kept as JsonObject
+  const { annotations, _meta, ...about } = kept
   return { ...about, ...(isObject(annotations) ? { annotations } : {}), ...(isObject(_meta) ? { _meta } : {}) }
 }
 
@@ -160,7 +161,7 @@ function toBlobBlock(blob: string, part: Part, about: JsonObject): McpBlock {
 
 /** A resource needs a URI. What has none is named by what is in it, so that equal results stay equal. */
 function resourceOf({ mediaType, filename }: Part, { resource }: JsonObject, payload: string): JsonObject {
-  const kept = isObject(resource) ? (resource as JsonObject) : {}
+  const kept = isObject(resource) ? resource : {}
   const mimeType = mediaType === undefined ? {} : { mimeType: mediaType }
   if (typeof kept['uri'] === 'string') return { ...kept, ...mimeType }
   const digest = createHash('sha256').update(payload).digest('hex')

@@ -75,10 +75,18 @@ export interface HostCallOptions extends Patience {
   readonly log: Logger
 }
 
+/** A tool as the host calls it, and as the callers of A2A do. */
+export interface CalledTool {
+  readonly name: string
+  readonly handle: string
+}
+
+export type HostResult = CallToolResult | InputRequiredResult
+
 type Open = (signal: AbortSignal) => Promise<TaskEvents>
 
 /** The one question of a round: a tool asks one after the other. */
-const answerKey = 'answer'
+export const answerKey = 'answer'
 
 export class HostCall {
   readonly #options: HostCallOptions
@@ -86,11 +94,8 @@ export class HostCall {
   readonly #progress: HostProgress
   readonly #view = new TaskView()
   #canceling: Promise<void> | undefined
-  /** Whether the task ends when the host takes its call back; a call that only follows a task leaves it alone. */
-  #ownsTask = true
-  /** The tool as the host calls it, where the call names one. */
-  #name: string | undefined
-  #handle: string | undefined
+  /** Undefined for a call that only follows a task: that task goes on when the host takes the call back. */
+  #tool: CalledTool | undefined
 
   constructor(options: HostCallOptions, host: HostRequest) {
     this.#options = options
@@ -99,87 +104,82 @@ export class HostCall {
   }
 
   /** Calls a tool. Throws -32602 for one that is not there for this caller. */
-  call(name: string, handle: string, params: JsonObject): Promise<CallToolResult | InputRequiredResult> {
-    this.#name = name
-    this.#handle = handle
-    return this.#run(this.#sending(toCallMessage({ name: handle, params })))
+  call({ name, handle }: CalledTool, params: JsonObject): Promise<HostResult> {
+    this.#tool = { name, handle }
+    return this.#guard(() => this.#run(this.#sending(toCallMessage({ name: handle, params }))))
   }
 
   /**
-   * Goes on with the task of an earlier round of the same call. `taskId` came back from the host, which may have put
-   * anything there: a task that is not its caller's is refused with -32602, and its own it could go on with anyway.
+   * Goes on with the task of an earlier round of the same call: of a tool, or of one that follows a task. `taskId` came
+   * back from the host, which may have put anything there: a task that is not its caller's is refused with -32602, and
+   * with its own it could go on anyway.
    */
-  async retry(
-    name: string,
-    handle: string,
-    taskId: string,
-    response: InputResponseView,
-  ): Promise<CallToolResult | InputRequiredResult> {
-    this.#name = name
-    this.#handle = handle
-    try {
-      await this.#load(taskId)
-    } catch (error) {
-      if (!(error instanceof ConvokeError) || error.code !== 'task_not_found') throw error
-      throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'Invalid or expired requestState')
-    }
-    const { question } = this.#view
-    if (!isInterrupted(this.#view.state) || question === undefined || response.kind !== 'elicit')
-      return this.#run(undefined)
-    if (response.action !== 'accept') return this.#declined()
-    const answer = toForm(question).toAnswer((response.content ?? {}) as JsonObject)
-    return this.#run(this.#answering(answer))
+  retry(tool: CalledTool | undefined, taskId: string, response: InputResponseView): Promise<HostResult> {
+    this.#tool = tool
+    return this.#guard(async () => {
+      try {
+        await this.#load(taskId)
+      } catch (error) {
+        if (!(error instanceof ConvokeError) || error.code !== 'task_not_found') throw error
+        throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'Invalid or expired requestState')
+      }
+      const { question, state } = this.#view
+      if (!isInterrupted(state) || question === undefined || response.kind !== 'elicit') return this.#run(undefined)
+      if (response.action !== 'accept') return this.#declined()
+      const content = (response.content ?? {}) as JsonObject
+      return this.#run(this.#answering(toForm(question).toAnswer(content)))
+    })
   }
 
   /** Does what one of the tools that follow a task does. What is wrong with its params is told in the result. */
-  async follow(kind: TaskToolKind, params: JsonObject): Promise<CallToolResult | InputRequiredResult> {
-    const { tasks } = this.#options
-    const { caller } = this.#host
-    this.#ownsTask = false
-    const taskId = params['task_id']
-    if (typeof taskId !== 'string' || taskId === '') return failure('`task_id` must be the id that a call gave.')
-    try {
+  follow(kind: TaskToolKind, params: JsonObject): Promise<HostResult> {
+    return this.#guard(async () => {
+      const { task_id: taskId, answer } = params
+      if (typeof taskId !== 'string' || taskId === '') return failure('`task_id` must be the id that a call gave.')
+      if (kind === 'task_answer' && answer === undefined) return failure('`answer` is missing.')
       switch (kind) {
         case 'task_status':
           await this.#load(taskId)
           return handleResult(this.#describe(), false)
-        case 'task_cancel':
-          this.#add({ task: JSON.parse(await tasks.cancel(taskId, caller)) as Task })
+        case 'task_cancel': {
+          const text = await this.#options.tasks.cancel(taskId, this.#host.caller)
+          this.#add({ task: JSON.parse(text) as Task })
           return handleResult(this.#describe(), false)
-        case 'task_answer': {
-          const { answer } = params
-          if (answer === undefined) return failure('`answer` is missing.')
-          return await this.#run(this.#sending(toAnswerMessage(answer, { taskId })))
         }
+        case 'task_answer':
+          return this.#run(this.#sending(toAnswerMessage(answer ?? null, { taskId })))
         case 'task_result':
           await this.#load(taskId)
-          return await this.#run(undefined)
+          return this.#run(undefined)
       }
+    })
+  }
+
+  /** What fails is told in the result, for the model to mend; and nothing is left behind. */
+  async #guard(work: () => Promise<HostResult>): Promise<HostResult> {
+    try {
+      return await work()
     } catch (error) {
-      if (!(error instanceof ConvokeError)) throw error
-      return failure(error.message, toErrorBody(error))
+      if (error instanceof ProtocolError) throw error
+      const { log } = this.#options
+      const known = ConvokeError.from(error)
+      if (known.code === 'internal') log.error({ error }, 'A call of an MCP host failed for a reason of ours.')
+      return failure(known.message, toErrorBody(known))
+    } finally {
+      await this.#progress.settle()
     }
   }
 
   /** From the events of the task to a result. Without `open` the task is taken as it stands. */
-  async #run(open: Open | undefined): Promise<CallToolResult | InputRequiredResult> {
+  async #run(open: Open | undefined): Promise<HostResult> {
     let next = open
-    try {
-      for (;;) {
-        if (next !== undefined || !this.#rests) await this.#watch(next ?? this.#subscribing())
-        if (isTerminal(this.#view.state)) return this.#result()
-        if (this.#host.signal.aborted || !isInterrupted(this.#view.state)) return this.#left()
-        const answer = await this.#ask()
-        if ('result' in answer) return answer.result
-        next = this.#answering(answer.value)
-      }
-    } catch (error) {
-      if (!(error instanceof ConvokeError)) throw error
-      if (error.code === 'internal')
-        this.#options.log.error({ error }, 'A call of an MCP host failed for a reason of ours.')
-      return failure(error.message, toErrorBody(error))
-    } finally {
-      await this.#progress.settle()
+    for (;;) {
+      if (next !== undefined || !this.#rests) await this.#watch(next ?? this.#subscribing())
+      if (isTerminal(this.#view.state)) return this.#result()
+      if (this.#host.signal.aborted || !isInterrupted(this.#view.state)) return this.#left()
+      const answer = await this.#ask()
+      if ('result' in answer) return answer.result
+      next = this.#answering(answer.value)
     }
   }
 
@@ -196,7 +196,7 @@ export class HostCall {
     }
     const patience = setTimeout(stop, sendProgress === undefined ? patienceMs : maxWaitMs)
     const unlink = onAbort(signal, () => {
-      if (this.#ownsTask) void this.#cancel()
+      if (this.#tool !== undefined) void this.#cancel()
       else stop()
     })
     try {
@@ -207,7 +207,7 @@ export class HostCall {
           this.#add(event)
           rests = event.statusUpdate !== undefined && isInterrupted(event.statusUpdate.status.state)
         }
-        if (signal.aborted && this.#ownsTask) void this.#cancel()
+        if (signal.aborted && this.#tool !== undefined) void this.#cancel()
         if (rests || isOver) break
       }
     } finally {
@@ -248,7 +248,7 @@ export class HostCall {
   }
 
   /** The person's answer, or the result that stands for there being none. */
-  async #ask(): Promise<{ readonly value: Json } | { readonly result: CallToolResult | InputRequiredResult }> {
+  async #ask(): Promise<{ readonly value: Json } | { readonly result: HostResult }> {
     const { asking, signal } = this.#host
     const question = this.#view.question
     if (asking === undefined || question === undefined) return { result: this.#left() }
@@ -282,7 +282,7 @@ export class HostCall {
   }
 
   async #cancelOwn(): Promise<void> {
-    if (this.#ownsTask) await this.#cancel()
+    if (this.#tool !== undefined) await this.#cancel()
   }
 
   #cancel(): Promise<void> {
@@ -301,18 +301,16 @@ export class HostCall {
   #result(): CallToolResult {
     const { state, error, errorBody, statusText, result } = this.#view
     if (state === 'TASK_STATE_COMPLETED') return toMcpContent(result ?? statusText) as CallToolResult
-    if (state === 'TASK_STATE_REJECTED' && error?.code === 'not_found' && this.#name !== undefined)
-      throw unknownTool(this.#name)
+    if (state === 'TASK_STATE_REJECTED' && error?.code === 'not_found' && this.#tool !== undefined)
+      throw unknownTool(this.#tool.name)
     return failure(error?.message ?? (statusText || `The task ended as ${wordOf(state)}.`), errorBody)
   }
 
   /** What a host gets whose task goes on. */
   #left(): CallToolResult {
-    const { catalogue } = this.#options
-    return handleResult(
-      this.#describe(),
-      this.#handle !== undefined && catalogue.hasOutput(this.#host.caller, this.#handle),
-    )
+    const tool = this.#tool
+    const breaksSchema = tool !== undefined && this.#options.catalogue.hasOutput(this.#host.caller, tool.handle)
+    return handleResult(this.#describe(), breaksSchema)
   }
 
   #describe(): JsonObject {

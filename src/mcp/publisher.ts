@@ -12,11 +12,7 @@ import {
   inputResponse,
   isLegacyRequest,
   McpServer,
-  ProtocolError,
-  ProtocolErrorCode,
-  type CallToolResult,
   type ClientCapabilities,
-  type InputRequiredResult,
   type McpHttpHandler,
   type ServerContext,
   type ServerEvent,
@@ -28,7 +24,16 @@ import { isObject, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Caller } from '../tools/tool.ts'
 import { Catalogue, type PublishedTools } from './catalogue.ts'
-import { HostCall, unknownTool, type HostRequest, type Patience, type TaskDoor } from './host-call.ts'
+import {
+  answerKey,
+  HostCall,
+  type CalledTool,
+  unknownTool,
+  type HostRequest,
+  type HostResult,
+  type Patience,
+  type TaskDoor,
+} from './host-call.ts'
 import { Sessions, type Connection } from './sessions.ts'
 import { sendWebResponse, toWebRequest } from './web-bridge.ts'
 
@@ -207,12 +212,7 @@ export class McpPublisher {
     server.setRequestHandler('tools/call', async ({ params }, context) => {
       connection.busy++
       try {
-        const envelope = context.mcpReq.envelope as Readonly<Record<string, unknown>> | undefined
-        // The envelope says it in the newer protocol; what a host said at the beginning of a session stands here alone.
-        // oxlint-disable-next-line typescript/no-deprecated
-        const capabilities = (envelope?.[CLIENT_CAPABILITIES_META_KEY] ??
-          server.getClientCapabilities()) as Capabilities
-        return await this.#call(connection.caller, params, context, era, capabilities)
+        return await this.#call(connection.caller, params, context, era, capabilitiesOf(server, context))
       } finally {
         connection.busy--
       }
@@ -227,9 +227,9 @@ export class McpPublisher {
     { mcpReq }: ServerContext,
     era: Era,
     capabilities: Capabilities,
-  ): Promise<CallToolResult | InputRequiredResult> {
-    const { log } = this.#options
+  ): Promise<HostResult> {
     const params = (given ?? {}) as JsonObject
+    const target = this.#catalogue.taskTool(caller, name) ?? (await this.#find(caller, name, mcpReq.signal))
     const call = new HostCall(
       { ...this.#options, catalogue: this.#catalogue },
       {
@@ -239,27 +239,21 @@ export class McpPublisher {
         asking: this.#askingOf(mcpReq, era, capabilities),
       },
     )
-    try {
-      const kind = this.#catalogue.taskTool(caller, name)
-      if (kind !== undefined) return await call.follow(kind, params)
-      const handle = await this.#handleOf(caller, name, mcpReq.signal)
-      if (handle === undefined) throw unknownTool(name)
-      const state = era === 'modern' ? mcpReq.requestState<string>() : undefined
-      if (state === undefined) return await call.call(name, handle, params)
-      return await call.retry(name, handle, state, inputResponse(mcpReq.inputResponses, 'answer'))
-    } catch (error) {
-      if (error instanceof ProtocolError) throw error
-      log.error({ error, tool: name }, 'A call of an MCP host failed for a reason of ours.')
-      throw new ProtocolError(ProtocolErrorCode.InternalError, ConvokeError.from(error).message)
-    }
+    const tool = typeof target === 'string' ? undefined : target
+    const state = era === 'modern' ? mcpReq.requestState<string>() : undefined
+    if (state !== undefined) return call.retry(tool, state, inputResponse(mcpReq.inputResponses, answerKey))
+    return typeof target === 'string' ? call.follow(target, params) : call.call(target, params)
   }
 
-  /** A host may call what it knows from before, as soon as it is connected. */
-  async #handleOf(caller: Caller, name: string, signal: AbortSignal): Promise<string | undefined> {
-    const known = this.#catalogue.handleOf(caller, name)
-    if (known !== undefined || this.#options.tools.ready === undefined) return known
-    await this.#options.tools.ready(signal)
-    return this.#catalogue.handleOf(caller, name)
+  /** A host may call what it knows from before as soon as it is connected, so the first look at peers is waited for. */
+  async #find(caller: Caller, name: string, signal: AbortSignal): Promise<CalledTool> {
+    let handle = this.#catalogue.handleOf(caller, name)
+    if (handle === undefined && this.#options.tools.ready !== undefined) {
+      await this.#options.tools.ready(signal)
+      handle = this.#catalogue.handleOf(caller, name)
+    }
+    if (handle === undefined) throw unknownTool(name)
+    return { name, handle }
   }
 
   #askingOf(mcpReq: ServerContext['mcpReq'], era: Era, capabilities: Capabilities): HostRequest['asking'] {
@@ -314,6 +308,13 @@ export class McpPublisher {
   #debug(error: unknown): void {
     this.#options.log.debug({ error }, 'An MCP host did something that could not be done.')
   }
+}
+
+/** What the host says it can do: with each request in the newer protocol, at the beginning of a session in the older. */
+function capabilitiesOf(server: McpServer['server'], { mcpReq }: ServerContext): Capabilities {
+  const envelope = mcpReq.envelope as { readonly [CLIENT_CAPABILITIES_META_KEY]?: ClientCapabilities } | undefined
+  // oxlint-disable-next-line typescript/no-deprecated -- of a session there is no other place to ask
+  return envelope?.[CLIENT_CAPABILITIES_META_KEY] ?? server.getClientCapabilities()
 }
 
 function sendProgressOf({ _meta, notify }: ServerContext['mcpReq']): HostRequest['sendProgress'] {
