@@ -312,7 +312,7 @@ export class McpPublisher {
 
 /** What the host says it can do: with each request in the newer protocol, at the beginning of a session in the older. */
 function capabilitiesOf(server: McpServer['server'], { mcpReq }: ServerContext): Capabilities {
-  const envelope = mcpReq.envelope as { readonly [CLIENT_CAPABILITIES_META_KEY]?: ClientCapabilities } | undefined
+  const envelope: { readonly [CLIENT_CAPABILITIES_META_KEY]?: ClientCapabilities } | undefined = mcpReq.envelope
   // oxlint-disable-next-line typescript/no-deprecated -- of a session there is no other place to ask
   return envelope?.[CLIENT_CAPABILITIES_META_KEY] ?? server.getClientCapabilities()
 }

@@ -27,7 +27,11 @@ export const audioContent = defineTool({
   run: () => new Content([{ raw: wav, mediaType: 'audio/wav' }]),
 })
 
-const resource = (uri, mediaType, text) => ({ text, mediaType, metadata: { _mcp: { type: 'resource', resource: { uri } } } })
+const resource = (uri, mediaType, text) => ({
+  text,
+  mediaType,
+  metadata: { _mcp: { type: 'resource', resource: { uri } } },
+})
 
 export const embeddedResource = defineTool({
   name: 'test_embedded_resource',
