@@ -42,7 +42,7 @@ const add = defineTool({
   input: { type: 'object', properties: { a: { type: 'number' }, b: { type: 'number' } }, required: ['a', 'b'] },
   output: { type: 'object', properties: { sum: { type: 'number' } }, required: ['sum'] },
   traits: { readOnly: true },
-  run: ({ a, b }) => ({ sum: (a as number) + (b as number) }),
+  run: ({ a, b }) => ({ sum: a + b }),
 })
 
 const values: Record<string, () => Json | Uint8Array | Content> = {
@@ -58,7 +58,7 @@ const give = defineTool({
   name: 'give',
   description: 'Gives a value of a kind.',
   input: { type: 'object', properties: { kind: { type: 'string', enum: Object.keys(values) } }, required: ['kind'] },
-  run: ({ kind }) => values[kind as string]?.() ?? null,
+  run: ({ kind }) => values[kind]?.() ?? null,
 })
 
 const fail = defineTool({
@@ -75,7 +75,7 @@ const count = defineTool({
   description: 'Counts, and gives nothing in the end.',
   input: { type: 'object', properties: { to: { type: 'integer' } }, required: ['to'] },
   async *run({ to }) {
-    for (let i = 1; i <= (to as number); i++) yield `${i} `
+    for (let i = 1; i <= to; i++) yield `${i} `
     return null
   },
 })
@@ -109,7 +109,7 @@ function holding(name = 'hold', changes: Partial<Tool> = {}) {
       }
       return { held: true }
     },
-  } as Parameters<typeof defineTool>[0])
+  })
   return { tool, begun: begun.promise, stopped: stopped.promise, release: () => release.resolve() }
 }
 
@@ -429,7 +429,7 @@ describe('a question', () => {
     const asked: JsonObject[] = []
     client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
       asked.push(params as unknown as JsonObject)
-      return answer as { action: 'accept' }
+      return answer
     })
     return asked
   }
@@ -673,7 +673,7 @@ describe('the door', () => {
   test('wants credentials where the node does, and says which', async () => {
     const node = await startNode({ tools: [add], server: { auth } })
     for (const headers of [{}, { authorization: 'Bearer wrong' }]) {
-      const refused = await post(node, initialize, headers as Record<string, string>)
+      const refused = await post(node, initialize, headers)
       expect(refused.status).toBe(401)
       expect(refused.headers.get('www-authenticate')).toContain('Bearer')
       expect((await read(refused)).error?.message).toBeTruthy()

@@ -8,9 +8,12 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { cleanup, deferred, startNode, temporaryFolder, until, within } from './support/lifetime.ts'
 import { connect, initialize } from './support/mcp-host.ts'
+
+// Each test waits for processes, and the other files' tests share the machine.
+vi.setConfig({ testTimeout: 60_000 })
 
 const main = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
 const library = new URL('../dist/index.js', import.meta.url).href
@@ -63,6 +66,11 @@ async function configured(changes: Record<string, unknown> = {}): Promise<{ fold
 
 const notes = (folder: string) => readFile(join(folder, 'notes.txt'), 'utf8').catch(() => '')
 
+interface Message {
+  readonly id?: number
+  readonly result?: unknown
+}
+
 /** A process that is spoken to by hand. */
 function start(...args: string[]) {
   const child = spawn(process.execPath, [main, 'mcp', ...args], { stdio: ['pipe', 'pipe', 'pipe'] })
@@ -77,17 +85,26 @@ function start(...args: string[]) {
   child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text))
   // A process that has ended reads no more.
   child.stdin.on('error', () => {})
+  const messages = (): Message[] =>
+    stdout
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as Message)
   return {
     child,
     stdout: () => stdout,
     stderr: () => stderr,
     say: (message: unknown) =>
       child.stdin.write(`${typeof message === 'string' ? message : JSON.stringify(message)}\n`),
-    messages: () =>
-      stdout
-        .split('\n')
-        .filter((line) => line !== '')
-        .map((line) => JSON.parse(line) as { id?: number; result?: unknown }),
+    messages,
+    /** The first `count` messages, as soon as there are so many. */
+    async heard(count: number): Promise<Message[]> {
+      while (stdout.split('\n').length <= count) {
+        const more = once(child.stdout, 'data').then(() => true)
+        if (!(await Promise.race([more, exited.then(() => false)]))) throw new Error(`It ended: ${stderr}`)
+      }
+      return messages()
+    },
     ended: () => within(exited, `the process to end; it said ${stderr}`),
   }
 }
@@ -109,8 +126,7 @@ describe('convoke mcp', () => {
     raw.say({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'add', arguments: { a: 1, b: 2 } } })
     raw.say('this is not JSON')
     raw.say({ jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'add', arguments: { a: 3, b: 4 } } })
-    await until(() => raw.messages().length === 3, 'three answers')
-    expect(raw.messages().map(({ id }) => id)).toEqual([0, 1, 2])
+    expect((await raw.heard(3)).map(({ id }) => id)).toEqual([0, 1, 2])
     expect(raw.stderr()).toContain('a line of a module')
     expect(raw.stderr()).toContain('a line of a tool')
     raw.child.stdin.end()
@@ -127,9 +143,9 @@ describe('convoke mcp', () => {
     }
     raw.say({ jsonrpc: '2.0', id: 1, method: 'server/discover', params: { _meta } })
     raw.say({ jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'ask', _meta } })
-    const [, asked] = await until(() => (raw.messages().length === 2 ? raw.messages() : undefined), 'the question')
+    const [, asked] = await raw.heard(2)
     expect(asked?.result).toMatchObject({ resultType: 'input_required' })
-    const { requestState } = asked?.result as { requestState: string }
+    const { requestState } = (asked?.result ?? {}) as { requestState?: string }
     const inputResponses = { answer: { action: 'accept', content: { answer: 'me' } } }
     raw.say({
       jsonrpc: '2.0',
@@ -137,7 +153,7 @@ describe('convoke mcp', () => {
       method: 'tools/call',
       params: { name: 'ask', inputResponses, requestState, _meta },
     })
-    const [, , done] = await until(() => (raw.messages().length === 3 ? raw.messages() : undefined), 'the result')
+    const [, , done] = await raw.heard(3)
     expect(done?.result).toMatchObject({ structuredContent: { answer: 'me' } })
     raw.child.stdin.end()
     expect(await raw.ended()).toBe(0)
@@ -152,6 +168,7 @@ describe('convoke mcp', () => {
     const { folder, config } = await configured({ server: { heartbeatMs: 50 } })
     const raw = start('--config', config)
     raw.say(initialize)
+    await raw.heard(1)
     const _meta = { progressToken: 1 }
     raw.say({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'hold', _meta } })
     await until(async () => (await notes(folder)).includes('begun'), `the tool to begin before ${how}`)

@@ -300,7 +300,8 @@ export class HostCall {
   /** The result of a task that has ended. */
   #result(): CallToolResult {
     const { state, error, errorBody, statusText, result } = this.#view
-    if (state === 'TASK_STATE_COMPLETED') return toMcpContent(result === undefined ? statusText : result) as CallToolResult
+    if (state === 'TASK_STATE_COMPLETED')
+      return toMcpContent(result === undefined ? statusText : result) as CallToolResult
     if (state === 'TASK_STATE_REJECTED' && error?.code === 'not_found' && this.#tool !== undefined)
       throw unknownTool(this.#tool.name)
     return failure(error?.message ?? (statusText || `The task ended as ${wordOf(state)}.`), errorBody)

@@ -52,9 +52,10 @@ function toCallWork(
   services: ToolServices,
   chain: Delegation | undefined,
 ): Work {
-  const tool = find(registry, call.name) ?? find(registry, withoutPrefix(call.name)) ?? foreign?.(call.name)
+  const own = find(registry, call.name) ?? find(registry, withoutPrefix(call.name))
+  const tool = own?.traits.published === false ? undefined : (own ?? foreign?.(call.name))
   // What is not published, disabled, or not for this caller, is not there.
-  if (tool === undefined || tool.traits.published === false || !allows(caller, `tool:${tool.name}`)) {
+  if (tool === undefined || !allows(caller, `tool:${tool.name}`)) {
     const candidate = closest(call.name.slice(0, 100), published(registry, caller))
     const hint = candidate === undefined ? 'The agent card lists the tools there are.' : `Did you mean "${candidate}"?`
     const text = `There is no tool "${call.name.slice(0, 100)}" here for you. ${hint}`
