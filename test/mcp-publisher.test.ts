@@ -3,6 +3,7 @@ import {
   Content,
   createNode,
   defineTool,
+  type ConvokeError,
   type Json,
   type JsonObject,
   type Node,
@@ -17,9 +18,13 @@ import {
   type Progress,
 } from '@modelcontextprotocol/sdk/types.js'
 import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { loadConfig } from '../dist/config.js'
+import { EventReplay } from '../dist/mcp/event-replay.js'
 import { hashToken } from '../dist/server/auth/token.js'
-import { deferred, startNode, until, within } from './support/lifetime.ts'
+import { deferred, startNode, temporaryFolder, until, within } from './support/lifetime.ts'
 import {
   beginSession,
   connectHost,
@@ -501,6 +506,14 @@ describe('a question', () => {
     ])
   })
 
+  test('is not asked for ever of a host that answers by itself, and wrongly', async () => {
+    const node = await startNode({ tools: [asking({ type: 'integer' })] })
+    const { client } = await connectHost(node, withForms)
+    const asked = person(client, { action: 'accept', content: { answer: 'x' } })
+    expect(handleOf(await client.callTool({ name: 'ask' }))).toMatchObject({ state: 'input_required' })
+    expect(asked.length).toBeLessThan(100)
+  })
+
   test.each(['decline', 'cancel'])('that is answered with %s ends the tool', async (action) => {
     const node = await startNode({ tools: [asking()] })
     const { client } = await connectHost(node, withForms)
@@ -754,6 +767,60 @@ describe('the door', () => {
     ['mcp.maxSessions must be a whole number', { maxSessions: 1.5 }],
   ])('says %s', async (text, mcp) => {
     await expect(createNode({ agent: { id: 'alice' }, mcp })).rejects.toThrow(text)
+  })
+})
+
+describe('in a configuration file', () => {
+  test('the settings of the door are checked, and those that are right hold', async () => {
+    const folder = await temporaryFolder()
+    const write = async (mcp: JsonObject) => {
+      const file = join(folder, 'convoke.json')
+      await writeFile(file, JSON.stringify({ agent: { id: 'alice' }, mcp }))
+      return file
+    }
+    const right = { publish: true, path: '/x/mcp', patienceMs: 1, maxWaitMs: 2, sessionTtlMs: 3, maxSessions: 4 }
+    expect((await loadConfig(await write(right))).options.mcp).toEqual(right)
+    const wrong = await write({ publish: 'yes', path: 'mcp', patienceMs: 0, maxWaitMs: 1.5, maxSessions: 0, ttl: 1 })
+    const { issues } = (await loadConfig(wrong).catch((error: unknown) => error)) as ConvokeError
+    expect(issues?.map(({ path }) => path).toSorted()).toEqual(
+      ['maxSessions', 'maxWaitMs', 'path', 'patienceMs', 'publish', 'ttl'].map((key) => `/mcp/${key}`),
+    )
+  })
+})
+
+describe('what is kept for hosts that come back', () => {
+  const message = (text: string) => ({ jsonrpc: '2.0' as const, method: 'x', params: { text } })
+  const replayed = async (replay: EventReplay, after: string) => {
+    const ids: string[] = []
+    await replay.replayEventsAfter(after, { send: async (id) => void ids.push(id) })
+    return ids
+  }
+
+  test('is the newest of each stream, within bounds, and goes with the session', async () => {
+    const budget = { chars: 0 }
+    const replay = new EventReplay(budget)
+    const first = await replay.storeEvent('a', message('1'))
+    for (let i = 0; i < 1500; i++) await replay.storeEvent(i % 2 === 0 ? 'a' : 'b', message('x'))
+    expect(await replayed(replay, first)).toHaveLength(500)
+    expect(await replay.getStreamIdForEventId(first)).toBe('a')
+    expect(await replay.getStreamIdForEventId('nonsense')).toBeUndefined()
+    const large = await replay.storeEvent('a', message('x'.repeat(3_000_000)))
+    await replay.storeEvent('a', message('x'.repeat(3_000_000)))
+    expect(budget.chars).toBeLessThan(4 * 1024 * 1024)
+    expect(await replayed(replay, large)).toHaveLength(1)
+    await replay.storeEvent('a', message('x'.repeat(5_000_000)))
+    expect(await replayed(replay, large)).toHaveLength(0)
+    await replay.storeEvent('a', message('x'))
+    replay.clear()
+    expect(budget.chars).toBe(0)
+  })
+
+  test('is bounded for all sessions together', async () => {
+    const budget = { chars: 0 }
+    const sessions = Array.from({ length: 40 }, () => new EventReplay(budget))
+    for (const session of sessions) await session.storeEvent('a', message('x'.repeat(3_000_000)))
+    expect(budget.chars).toBeLessThanOrEqual(64 * 1024 * 1024)
+    expect(budget.chars).toBeGreaterThan(60_000_000)
   })
 })
 

@@ -214,6 +214,16 @@ describe('convoke mcp', () => {
     const { command = '', args = [] } = mcpServers['alice'] ?? {}
     const client = await connect(new StdioClientTransport({ command, args, cwd: '/', stderr: 'pipe' }))
     expect((await client.listTools()).tools.map(({ name }) => name)).toContain('add')
+
+    const urls = [
+      'localhost:4120',
+      'https://agents.example.com/bob',
+      'https://carol.example.com/.well-known/agent-card.json',
+    ]
+    for (const [i, name] of ['peer', 'bob', 'carol'].entries()) {
+      const hint = await promisify(execFile)(process.execPath, [main, 'mcp', urls[i] ?? '', '--install-hint'])
+      expect(Object.keys((JSON.parse(hint.stdout) as { mcpServers: object }).mcpServers)).toEqual([name])
+    }
   })
 })
 

@@ -41,6 +41,8 @@ export async function serveMcp(urls: readonly string[], flags: McpFlags): Promis
     if (logLevel !== 'silent')
       for (const warning of [...warnings, ...node.warnings]) process.stderr.write(`warning: ${warning}\n`)
     await node.start({ listen: false })
+    if (process.stdin.isTTY)
+      process.stderr.write('This is for MCP hosts, which start it themselves: see --install-hint. Ctrl-D ends it.\n')
     const gone = node.mcp?.serveStdio({ stdin: process.stdin, stdout, caller: localCaller })
     await Promise.race([gone, asked])
   } catch (error) {
@@ -104,7 +106,7 @@ function toPeers(urls: readonly string[]): Record<string, PeerOptions> {
 
 /** What the tools of an agent begin with: the end of its path, else the first word of its host. */
 function idOf({ hostname, pathname }: URL): string {
-  const path = pathname.replace(/\/\.well-known\/.*$|\.json$/g, '')
+  const path = pathname.replace(/\/\.well-known\/.*$|\/[^/]*\.json$/, '')
   const [word = ''] = hostname.split('.')
   const name = basename(path) || (/^(?:localhost|www|\d+|\[.*)$/.test(word) ? 'peer' : word)
   return name.replace(/[^A-Za-z0-9_-]/g, '-').slice(0, 32)

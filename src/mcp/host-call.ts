@@ -85,6 +85,9 @@ export type HostResult = CallToolResult | InputRequiredResult
 
 type Open = (signal: AbortSignal) => Promise<TaskEvents>
 
+/** So often one call asks its host: one that answers by itself, and wrongly, would be asked for ever. */
+const maxQuestions = 50
+
 /** The one question of a round: a tool asks one after the other. */
 export const answerKey = 'answer'
 
@@ -173,10 +176,11 @@ export class HostCall {
   /** From the events of the task to a result. Without `open` the task is taken as it stands. */
   async #run(open: Open | undefined): Promise<HostResult> {
     let next = open
-    for (;;) {
+    for (let questions = 0; ; questions++) {
       if (next !== undefined || !this.#rests) await this.#watch(next ?? this.#subscribing())
       if (isTerminal(this.#view.state)) return this.#result()
       if (this.#host.signal.aborted || !isInterrupted(this.#view.state)) return this.#left()
+      if (questions === maxQuestions) return this.#left()
       const answer = await this.#ask()
       if ('result' in answer) return answer.result
       next = this.#answering(answer.value)

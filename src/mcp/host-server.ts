@@ -239,8 +239,16 @@ export class HostServer {
     this.#catalogue.invalidate()
     this.#change ??= setTimeout(() => {
       this.#change = undefined
-      for (const listener of this.#listeners) this.#tellIfChanged(listener)
+      void this.#tellAll()
     }, listChangedDelayMs).unref()
+  }
+
+  async #tellAll(): Promise<void> {
+    for (const listener of this.#listeners) {
+      this.#tellIfChanged(listener)
+      // A long list takes some milliseconds for each caller, and there may be many.
+      await new Promise((resolve) => setImmediate(resolve))
+    }
   }
 
   #tellIfChanged(listener: Listener): void {

@@ -59,7 +59,7 @@ export class McpPublisher {
    * `invalid_request` for a body that is no JSON object: batches are not taken.
    */
   async handle(req: IncomingMessage, res: ServerResponse, caller: Caller, body: unknown): Promise<void> {
-    const server = this.#server ?? (await this.#load())
+    const server = await this.#load()
     await server.handle(req, res, caller, body)
   }
 
@@ -80,9 +80,10 @@ export class McpPublisher {
   }
 
   async #load(): Promise<HostServer> {
+    if (this.#isClosed) throw new ConvokeError('unavailable', 'The node is shutting down.')
+    if (this.#server !== undefined) return this.#server
     this.#loading ??= import('./host-server.ts').then((loaded) => new loaded.HostServer(this.#options))
     this.#server = await this.#loading
-    if (this.#isClosed) throw new ConvokeError('unavailable', 'The node is shutting down.')
     return this.#server
   }
 }

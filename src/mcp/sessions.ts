@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto'
 import { WebStandardStreamableHTTPServerTransport, type McpServer } from '@modelcontextprotocol/server'
 import { ConvokeError } from '../base/errors.ts'
 import type { Caller } from '../tools/tool.ts'
-import { EventReplay } from './event-replay.ts'
+import { isObject } from '../base/json.ts'
+import { EventReplay, type ReplayBudget } from './event-replay.ts'
 
 export interface SessionOptions {
   /** How long a session may lie idle, in milliseconds. */
@@ -36,6 +37,7 @@ export class Sessions {
   /** Least lately used first. */
   readonly #sessions = new Map<string, Session>()
   readonly #sweeper: NodeJS.Timeout
+  readonly #replayBudget: ReplayBudget = { chars: 0 }
   #isClosed = false
 
   constructor(options: SessionOptions) {
@@ -50,18 +52,20 @@ export class Sessions {
 
   /**
    * The answer to a request of such a host. A session belongs to the caller that began it; for any other it is not
-   * there. A POST that begins none and names none is refused by the transport.
+   * there.
    */
   async handle(request: Request, caller: Caller, body: unknown): Promise<Response> {
     if (this.#isClosed) throw new ConvokeError('unavailable', 'The node is shutting down.')
     const id = request.headers.get('mcp-session-id')
-    if (id === null) return this.#begin(request, caller, body)
+    if (id === null) {
+      if (!methods.has(request.method))
+        return refusal(405, -32000, 'Method not allowed.', { allow: [...methods].join() })
+      if (isObject(body) && body['method'] === 'initialize') return this.#begin(request, caller, body)
+      return refusal(400, -32000, 'The header Mcp-Session-Id is missing. `initialize` begins a session.')
+    }
     const session = this.#sessions.get(id)
     if (session === undefined || !isSame(session.caller, caller)) {
-      return Response.json(
-        { jsonrpc: '2.0', error: { code: -32001, message: 'There is no such session. Begin a new one.' }, id: null },
-        { status: 404 },
-      )
+      return refusal(404, -32001, 'There is no such session. Begin a new one.')
     }
     // The same caller may have come with other scopes.
     session.caller = caller
@@ -77,9 +81,10 @@ export class Sessions {
 
   async #begin(request: Request, caller: Caller, body: unknown): Promise<Response> {
     const id = randomUUID()
+    const eventStore = new EventReplay(this.#replayBudget)
     const transport = new WebStandardStreamableHTTPServerTransport({
       sessionIdGenerator: () => id,
-      eventStore: new EventReplay(),
+      eventStore,
       keepAliveMs: this.#options.keepAliveMs,
     })
     const connection: Connection = { caller, busy: 0 }
@@ -88,6 +93,7 @@ export class Sessions {
     await server.connect(transport)
     server.server.onclose = () => {
       this.#sessions.delete(id)
+      eventStore.clear()
       this.#options.closed(connection)
     }
     // The transport calls a session its own once it has seen a good `initialize`.
@@ -150,6 +156,12 @@ export class Sessions {
     this.#sessions.delete(session.id)
     await session.server.close()
   }
+}
+
+const methods = new Set(['GET', 'POST', 'DELETE'])
+
+function refusal(status: number, code: number, message: string, headers: Record<string, string> = {}): Response {
+  return Response.json({ jsonrpc: '2.0', error: { code, message }, id: null }, { status, headers })
 }
 
 function isSame(a: Caller, b: Caller): boolean {
