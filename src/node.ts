@@ -256,7 +256,7 @@ class RunningNode implements Node {
         agent: {
           name: agent.id,
           title: agent.name ?? agent.id,
-          version: agent.version ?? '1.0.0',
+          version: typeof template['version'] === 'string' ? template['version'] : '1.0.0',
           ...(description === undefined ? {} : { description }),
         },
         log,
@@ -391,10 +391,16 @@ function checkAgent({ agent }: NodeOptions): void {
   }
 }
 
+/** Of the other doors. */
+const takenPaths = new Set(['/tools', '/healthz', '/readyz', '/tasks', '/extendedAgentCard'])
+
 function checkMcp({ mcp = {} }: NodeOptions): void {
   const { path } = mcp
   if (path !== undefined && !/^(\/[A-Za-z0-9_.~-]+)+$/.test(path)) {
     throw new ConvokeError('config', `mcp.path must be a path such as /mcp, got ${JSON.stringify(path)}.`)
+  }
+  if (path !== undefined && (takenPaths.has(path) || path.startsWith('/.well-known/'))) {
+    throw new ConvokeError('config', `mcp.path must be a path that nothing else has, got ${JSON.stringify(path)}.`)
   }
   for (const key of ['patienceMs', 'maxWaitMs', 'sessionTtlMs', 'maxSessions'] as const) {
     const value = mcp[key] ?? 1

@@ -763,6 +763,7 @@ describe('the door', () => {
 
   test.each<[string, NodeOptions['mcp'] & object]>([
     ['mcp.path must be a path', { path: 'mcp' }],
+    ['mcp.path must be a path that nothing else has', { path: '/healthz' }],
     ['mcp.patienceMs must be a whole number', { patienceMs: 0 }],
     ['mcp.maxSessions must be a whole number', { maxSessions: 1.5 }],
   ])('says %s', async (text, mcp) => {

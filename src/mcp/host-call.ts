@@ -83,7 +83,8 @@ export interface CalledTool {
 
 export type HostResult = CallToolResult | InputRequiredResult
 
-type Open = (signal: AbortSignal) => Promise<TaskEvents>
+/** Undefined where there is nothing to follow any more. */
+type Open = (signal: AbortSignal) => Promise<TaskEvents | undefined>
 
 /** So often one call asks its host: one that answers by itself, and wrongly, would be asked for ever. */
 const maxQuestions = 50
@@ -177,7 +178,7 @@ export class HostCall {
   async #run(open: Open | undefined): Promise<HostResult> {
     let next = open
     for (let questions = 0; ; questions++) {
-      if (next !== undefined || !this.#rests) await this.#watch(next ?? this.#subscribing())
+      if (next !== undefined || !this.#rests) await this.#watch(next)
       if (isTerminal(this.#view.state)) return this.#result()
       if (this.#host.signal.aborted || !isInterrupted(this.#view.state)) return this.#left()
       if (questions === maxQuestions) return this.#left()
@@ -187,8 +188,8 @@ export class HostCall {
     }
   }
 
-  /** Takes in what the task says until it ends, asks, or has taken as long as this host waits. */
-  async #watch(open: Open): Promise<void> {
+  /** Takes in what the task says until it ends, asks, or has taken as long as this host waits. Without `open` from now on. */
+  async #watch(open: Open | undefined): Promise<void> {
     const { signal, sendProgress } = this.#host
     const { patienceMs, maxWaitMs } = this.#options
     const following = new AbortController()
@@ -204,12 +205,14 @@ export class HostCall {
       else stop()
     })
     try {
-      for await (const batch of await open(following.signal)) {
+      for await (const batch of (await (open ?? this.#subscribing())(following.signal)) ?? []) {
         let rests = false
         for (const { text } of batch) {
           const event = JSON.parse(text) as StreamResponse
           this.#add(event)
-          rests = event.statusUpdate !== undefined && isInterrupted(event.statusUpdate.status.state)
+          // A message that answers brings the task as it stood before, with its question.
+          const { status } = event.statusUpdate ?? (open === undefined ? event.task : undefined) ?? {}
+          rests = status !== undefined && isInterrupted(status.state)
         }
         if (signal.aborted && this.#tool !== undefined) void this.#cancel()
         if (rests || isOver) break
@@ -248,7 +251,17 @@ export class HostCall {
 
   #subscribing(): Open {
     const { id = '' } = this.#view
-    return (signal) => this.#options.tasks.subscribe(id, this.#host.caller, signal)
+    const { tasks } = this.#options
+    return async (signal) => {
+      try {
+        return await tasks.subscribe(id, this.#host.caller, signal)
+      } catch (error) {
+        if (!(error instanceof ConvokeError) || error.code !== 'unsupported_operation') throw error
+        // It has ended since it was looked at.
+        await this.#load(id)
+        return undefined
+      }
+    }
   }
 
   /** The person's answer, or the result that stands for there being none. */

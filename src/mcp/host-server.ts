@@ -192,6 +192,7 @@ export class HostServer {
   ): Promise<HostResult> {
     const params = (given ?? {}) as JsonObject
     const target = this.#catalogue.taskTool(caller, name) ?? (await this.#find(caller, name, mcpReq.signal))
+    mcpReq.signal.throwIfAborted()
     const call = new HostCall(
       { ...this.#options, catalogue: this.#catalogue },
       {

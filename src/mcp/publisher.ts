@@ -11,8 +11,8 @@ import type { PublishedTools } from './catalogue.ts'
 import type { Patience, TaskDoor } from './host-call.ts'
 import type { HostServer } from './host-server.ts'
 
-export type { PublishedTool, PublishedTools } from './catalogue.ts'
-export type { TaskDoor, TaskEvents } from './host-call.ts'
+export type { PublishedTools } from './catalogue.ts'
+export type { TaskDoor } from './host-call.ts'
 
 export interface PublisherOptions extends Patience {
   readonly tools: PublishedTools
