@@ -842,6 +842,23 @@ describe('a session', () => {
     expect((await list(node, session, aliceToken)).status).toBe(200)
   })
 
+  test('gives each request what its own credentials allow', async () => {
+    const weak = 'alice-weak-token'
+    const tokens = [...auth.tokens, { id: 'alice', sha256: hashToken(weak), scopes: ['tool:add'] }]
+    const node = await startNode({ tools: [add, fail], server: { auth: { tokens } } })
+    const session = await beginSession(node, aliceToken)
+    let id = 1
+    const call = async (token: string) => {
+      const body = JSON.stringify({ jsonrpc: '2.0', id: id++, method: 'tools/call', params: { name: 'fail' } })
+      return read(await post(node, body, { 'mcp-session-id': session, authorization: `Bearer ${token}` }))
+    }
+    const [strong, refused] = await Promise.all([call(aliceToken), call(weak), call(aliceToken)])
+    expect(strong.result).toMatchObject({ isError: true })
+    expect(refused.error).toMatchObject({ code: -32602, message: expect.stringContaining('Unknown tool') })
+    const { result } = await read(await list(node, session, weak))
+    expect((result['tools'] as { name: string }[]).map(({ name }) => name)).not.toContain('fail')
+  })
+
   test('ends when its host says so, and when it lies idle', async () => {
     const node = await startNode({ tools: [add], mcp: { sessionTtlMs: 50 } })
     const session = await beginSession(node)

@@ -285,14 +285,17 @@ describe('convoke mcp with the URL of an agent', () => {
 })
 
 describe('mcporter, a real host program', () => {
-  const run = (...args: string[]) =>
-    promisify(execFile)(process.execPath, [mcporter, ...args], { timeout: 25_000 }).then(({ stdout }) => stdout)
+  /** In a home of its own: it looks for the hosts that are configured on a machine. */
+  const run = async (folder: string, ...args: string[]): Promise<string> => {
+    const options = { timeout: 50_000, cwd: folder, env: { ...process.env, HOME: folder } }
+    return (await promisify(execFile)(process.execPath, [mcporter, ...args], options)).stdout
+  }
 
   test('lists and calls tools over stdio and over HTTP', async () => {
-    const { config } = await configured()
+    const { folder, config } = await configured()
     const stdio = ['--stdio', `${process.execPath} ${main} mcp --config ${config}`, '--name', 'alice']
-    expect(await run('list', ...stdio, '--schema')).toContain('add')
-    expect(JSON.parse(await run('call', ...stdio, 'add', 'a=1', 'b=2', '--output', 'json'))).toEqual({ sum: 3 })
+    expect(await run(folder, 'list', ...stdio, '--schema')).toContain('add')
+    expect(JSON.parse(await run(folder, 'call', ...stdio, 'add', 'a=1', 'b=2', '--output', 'json'))).toEqual({ sum: 3 })
 
     const add = defineTool({
       name: 'add',
@@ -302,7 +305,7 @@ describe('mcporter, a real host program', () => {
     })
     const node = await startNode({ tools: [add] })
     const http = ['--http-url', `${node.url}/mcp`, '--allow-http', '--name', 'alice']
-    expect(await run('list', ...http)).toContain('add')
-    expect(JSON.parse(await run('call', ...http, 'add', 'a=1', 'b=2', '--output', 'json'))).toEqual({ sum: 3 })
+    expect(await run(folder, 'list', ...http)).toContain('add')
+    expect(JSON.parse(await run(folder, 'call', ...http, 'add', 'a=1', 'b=2', '--output', 'json'))).toEqual({ sum: 3 })
   })
 })

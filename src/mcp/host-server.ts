@@ -50,7 +50,7 @@ export class HostServer {
   readonly #modern: McpHttpHandler
   readonly #listeners = new Set<Listener>()
   readonly #bySession = new Map<Connection, Listener>()
-  /** Whose request it is, for what the package calls without saying. */
+  /** Whose request it is. What a session knows of its caller is no help: two requests may come with other scopes each. */
   readonly #callers = new AsyncLocalStorage<Caller>()
   readonly #unlink: () => void
   #change: NodeJS.Timeout | undefined
@@ -169,12 +169,18 @@ export class HostServer {
     const { server } = published
     server.setRequestHandler('tools/list', async ({ params }, { mcpReq }) => {
       await tools.ready?.(mcpReq.signal)
-      return this.#catalogue.page(connection.caller, params?.cursor)
+      return this.#catalogue.page(this.#callers.getStore() ?? connection.caller, params?.cursor)
     })
     server.setRequestHandler('tools/call', async ({ params }, context) => {
       connection.busy++
       try {
-        return await this.#call(connection.caller, params, context, era, capabilitiesOf(server, context))
+        return await this.#call(
+          this.#callers.getStore() ?? connection.caller,
+          params,
+          context,
+          era,
+          capabilitiesOf(server, context),
+        )
       } finally {
         connection.busy--
       }
