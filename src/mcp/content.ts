@@ -3,7 +3,7 @@
  * `metadata._mcp`, so that a block that came in over MCP goes out over MCP as it was, with any number of nodes between.
  */
 import { createHash } from 'node:crypto'
-import { canonicalJson, isObject, type Json, type JsonObject } from '../base/json.ts'
+import { isObject, type Json, type JsonObject } from '../base/json.ts'
 import type { Part } from '../protocol/a2a.ts'
 import { Content, isContent } from '../protocol/content.ts'
 import type { ToolValue } from '../protocol/tool-call.ts'
@@ -26,18 +26,19 @@ const structured = 'structured'
 const verbatim = 'verbatim'
 
 /**
- * The value that a result of `tools/call` stands for: its `structuredContent` where `content` says the same or nothing,
- * the string of a single text, null for nothing at all, and for all else {@link Content}, with the structured content as
- * its first part. A block of an unknown type or a wrong shape becomes a data part.
+ * The value that a result of `tools/call` stands for: its `structuredContent` where there are only plain texts beside it,
+ * which say the same for hosts that know no better; the string of a single text; null for nothing at all; and for all else
+ * {@link Content}, with the structured content as its first part. A block of an unknown type or a wrong shape becomes a
+ * data part.
  */
 export function fromMcpContent(content: unknown, structuredContent?: unknown): ToolValue {
   const blocks: unknown[] = Array.isArray(content) ? content : []
-  const [first, ...others] = blocks
   if (isObject(structuredContent)) {
     const data = structuredContent as JsonObject
-    if (first === undefined || (others.length === 0 && saysTheSame(first, data))) return data
+    if (blocks.every(isPlainText)) return data
     return new Content([{ data, metadata: { [blockKey]: { type: structured } } }, ...blocks.map(toPart)])
   }
+  const [first, ...others] = blocks
   if (first === undefined) return null
   if (others.length === 0 && isPlainText(first)) return first.text
   return new Content(blocks.map(toPart))
@@ -61,16 +62,6 @@ export function toMcpContent(value: ToolValue): McpContent {
     result.content.push(toBlock(part, about))
   }
   return result
-}
-
-function saysTheSame(block: unknown, data: JsonObject): boolean {
-  if (!isPlainText(block) || !block.text.trimStart().startsWith('{')) return false
-  try {
-    return canonicalJson(JSON.parse(block.text)) === canonicalJson(data)
-  } catch {
-    // A text of its own that begins like an object.
-    return false
-  }
 }
 
 function isPlainText(block: unknown): block is { type: 'text'; text: string } {
