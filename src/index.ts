@@ -8,6 +8,7 @@ export type {
   AuthOptions,
   DelegationOptions,
   JwtOptions,
+  McpPublishOptions,
   NodeOptions,
   ServerOptions,
   StoreSettings,
