@@ -2,6 +2,7 @@
 import {
   Content,
   ConvokeError,
+  defineTool,
   type Json,
   type JsonObject,
   type McpServerOptions,
@@ -147,6 +148,22 @@ test("a node has its MCP servers' tools, and ends them with itself", async () =>
   expect(isRunning(pid)).toBe(true)
   await node.stop()
   expect(isRunning(pid)).toBe(false)
+})
+
+test("a question of a peer's MCP server reaches the caller through the peer, and so does a refusal", async () => {
+  const server = await stdioServer()
+  const asking = defineTool({
+    name: 'ask',
+    description: 'Asks by way of an MCP server.',
+    input: { type: 'object', properties: {} },
+    run: (_params, context) => context.tools.call('test.ask'),
+  })
+  const bob = await startNode({ agent: { id: 'bob' }, mcpServers: { test: server.options }, tools: [asking] })
+  const alice = await startNode({ peers: { bob: { url: bob.url } } })
+  const answered = await alice.tools.call('bob.ask', {}, { ask: async () => ({ colour: 'red' }) })
+  expect(answered).toBe('{"action":"accept","content":{"colour":"red"}}')
+  const refuse = { ask: () => Promise.reject(new ConvokeError('rejected', 'I would rather not.')) }
+  expect(await alice.tools.call('bob.ask', {}, refuse)).toBe('{"action":"decline"}')
 })
 
 describe('listing', () => {

@@ -28,10 +28,13 @@ export class SessionLost extends ConvokeError {
   }
 }
 
+/** The connection ended with a request under way. Whether it was carried out is not known. */
+class ConnectionLost extends NetworkError {}
+
 /** A failure of a request, in our words. */
 export function toMcpFailure(error: unknown, place: ErrorPlace): ConvokeError {
   const { server, redact } = place
-  if (error instanceof SessionLost) return error
+  if (error instanceof SessionLost || error instanceof ConnectionLost) return error
   if (error instanceof NetworkError) {
     return new NetworkError(error.reason, `The MCP server ${server}: ${redact(error.message)}`, {
       sent: error.sent,
@@ -52,12 +55,12 @@ export function toMcpFailure(error: unknown, place: ErrorPlace): ConvokeError {
   })
 }
 
-/** The connection ended with a request under way. Whether it was carried out is not known. */
+/** The failure of a request that was under way when the connection ended. */
 export function connectionLost({ server, tool, ending }: ErrorPlace, cause?: unknown): ConvokeError {
   const what = ending === undefined ? 'is gone' : ending
   const text = `The MCP server ${server} ${what} before it answered.`
   // `network`: a connection failed before an answer came. It is worth another try only where a second run does no harm.
-  return new NetworkError('closed', text, { sent: true, retryable: tool === undefined || tool.isRepeatable, cause })
+  return new ConnectionLost('closed', text, { sent: true, retryable: tool === undefined || tool.isRepeatable, cause })
 }
 
 function toProtocolFailure(error: McpError, place: ErrorPlace): ConvokeError {

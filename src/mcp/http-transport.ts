@@ -5,10 +5,11 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { SSEClientTransport, SseError } from '@modelcontextprotocol/sdk/client/sse.js'
 import { StreamableHTTPClientTransport, StreamableHTTPError } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
-import type { FetchLike, Transport, TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js'
+import type { FetchLike, Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { ErrorCode, type JSONRPCMessage, type RequestId } from '@modelcontextprotocol/sdk/types.js'
 import { ConvokeError } from '../base/errors.ts'
 import type { BodyStream, GuardedFetch } from '../base/guarded-fetch.ts'
+import { isCallId } from './calls.ts'
 import type { HttpSettings } from './server-options.ts'
 
 /** Largest message from a server, in bytes. */
@@ -29,10 +30,10 @@ export class HttpTransport implements Transport {
   readonly #url: URL
   readonly #fetch: FetchLike
   readonly #main: StreamableHTTPClientTransport
-  /** The streams of calls under way, by the key that the call was sent with. */
-  readonly #calls = new Map<string, CallStream>()
+  /** The streams of calls under way, by the ids of their requests. */
+  readonly #calls = new Map<RequestId, CallStream>()
   /** By which call's stream a request of the server came. */
-  readonly #askers = new Map<RequestId, string>()
+  readonly #askers = new Map<RequestId, RequestId>()
   #version: string | undefined
   #isClosed = false
 
@@ -61,26 +62,26 @@ export class HttpTransport implements Transport {
     return this.#main.start()
   }
 
-  /** The key of the call whose stream brought a request of the server; undefined where it came by the common stream. */
-  askerOf(request: RequestId): string | undefined {
+  /** The call whose stream brought a request of the server; undefined where it came by the common stream. */
+  askerOf(request: RequestId): RequestId | undefined {
     return this.#askers.get(request)
   }
 
   /** Forgets a call, and ends its stream. */
-  endCall(key: string): void {
-    this.#calls.get(key)?.end()
-    this.#calls.delete(key)
-    for (const [id, asker] of this.#askers) if (asker === key) this.#askers.delete(id)
+  endCall(id: RequestId): void {
+    this.#calls.get(id)?.end()
+    this.#calls.delete(id)
+    for (const [request, asker] of this.#askers) if (asker === id) this.#askers.delete(request)
   }
 
-  /** A request sent with a key, in `relatedRequestId`, gets a stream of its own, which {@link endCall} ends. */
-  async send(message: JSONRPCMessage, options?: TransportSendOptions): Promise<void> {
-    const key = options?.relatedRequestId
-    if (key === undefined || !('id' in message) || !('method' in message)) return await this.#main.send(message)
-    const stream = new CallStream(message.id, this.#url, this.#fetch, this.#main.sessionId, this.#version)
-    this.#calls.set(String(key), stream)
+  /** A call gets a stream of its own, which {@link endCall} ends. */
+  async send(message: JSONRPCMessage): Promise<void> {
+    if (!('id' in message) || !('method' in message) || !isCallId(message.id)) return await this.#main.send(message)
+    const { id } = message
+    const stream = new CallStream(id, this.#url, this.#fetch, this.#main.sessionId, this.#version)
+    this.#calls.set(id, stream)
     stream.onMessage = (incoming) => {
-      if ('method' in incoming && 'id' in incoming) this.#askers.set(incoming.id, String(key))
+      if ('method' in incoming && 'id' in incoming) this.#askers.set(incoming.id, id)
       this.onmessage?.(incoming)
     }
     stream.onError = (error) => this.onerror?.(error)
@@ -103,7 +104,7 @@ export class HttpTransport implements Transport {
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
-    for (const key of [...this.#calls.keys()]) this.endCall(key)
+    for (const id of [...this.#calls.keys()]) this.endCall(id)
     await this.#main.close()
     this.onclose?.()
   }

@@ -3,6 +3,7 @@ import type { McpServerOptions } from 'convoke'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -15,11 +16,16 @@ import { cleanup, temporaryFolder, until } from './lifetime.ts'
 import { createTestServer } from './mcp-server.js'
 
 const script = fileURLToPath(new URL('./mcp-server.js', import.meta.url))
-const packages = fileURLToPath(new URL('../../node_modules/@modelcontextprotocol', import.meta.url))
+const require = createRequire(import.meta.url)
+const programs = {
+  everything: require.resolve('@modelcontextprotocol/server-everything/dist/index.js'),
+  filesystem: require.resolve('@modelcontextprotocol/server-filesystem/dist/index.js'),
+  memory: require.resolve('@modelcontextprotocol/server-memory/dist/index.js'),
+}
 
 /** The program of a server that others wrote. */
-export function realServer(name: 'everything' | 'filesystem' | 'memory', ...args: string[]): McpServerOptions {
-  return { command: process.execPath, args: [join(packages, `server-${name}`, 'dist/index.js'), ...args] }
+export function realServer(name: keyof typeof programs, ...args: string[]): McpServerOptions {
+  return { command: process.execPath, args: [programs[name], ...args] }
 }
 
 /** What the test server lists. */
