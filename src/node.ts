@@ -400,7 +400,8 @@ class RunningNode implements Node {
     this.#push.start()
     if (this.#options.features?.delegate !== false) this.#discovery.start()
     // What is to be published must be known. Nobody waits for it but hosts that ask for a list at once.
-    const looking = this.tools.discover({ published: true, signal: this.#life.signal })
+    const published = this.#options.discovery?.startup !== true
+    const looking = this.tools.discover({ published, signal: this.#life.signal })
     this.#firstLook = Promise.race([looking, pause(firstLookMs, this.#life.signal)])
   }
 
