@@ -10,11 +10,11 @@ interface Reader<T> {
 
 /**
  * Values come out in the order they went in. At most `capacity` pushed values wait, plus one for each writer that
- * does not wait for room; between two of them at most one offered value waits.
+ * does not wait for room; between two of them at most one offered value waits, and whatever was inserted.
  */
 export class Channel<T> implements AsyncIterableIterator<T, void, void> {
   readonly #capacity: number
-  #values: { readonly value: T; readonly offered: boolean }[] = []
+  #values: { readonly value: T; readonly as: 'pushed' | 'offered' | 'inserted' }[] = []
   #pushed = 0
   #reader: Reader<T> | undefined
   #writers: (() => void)[] = []
@@ -36,7 +36,7 @@ export class Channel<T> implements AsyncIterableIterator<T, void, void> {
    */
   push(value: T): Promise<void> | undefined {
     if (this.#closed || this.#handOver(value)) return undefined
-    this.#values.push({ value, offered: false })
+    this.#values.push({ value, as: 'pushed' })
     if (++this.#pushed < this.#capacity) return undefined
     return new Promise((resolve) => {
       this.#writers.push(resolve)
@@ -46,8 +46,14 @@ export class Channel<T> implements AsyncIterableIterator<T, void, void> {
   /** Takes in a value that replaces the one offered just before, if nobody has read that yet. Never waits. */
   offer(value: T): void {
     if (this.#closed || this.#handOver(value)) return
-    if (this.#values.at(-1)?.offered === true) this.#values.pop()
-    this.#values.push({ value, offered: true })
+    if (this.#values.at(-1)?.as === 'offered') this.#values.pop()
+    this.#values.push({ value, as: 'offered' })
+  }
+
+  /** Takes in a value that is never replaced, and that no writer waits for: whoever inserts must count what is unread. */
+  insert(value: T): void {
+    if (this.#closed || this.#handOver(value)) return
+    this.#values.push({ value, as: 'inserted' })
   }
 
   /** The reader gets what is queued, then the end. */
@@ -71,7 +77,7 @@ export class Channel<T> implements AsyncIterableIterator<T, void, void> {
   next(): Promise<IteratorResult<T, void>> {
     const first = this.#values.shift()
     if (first !== undefined) {
-      if (!first.offered && --this.#pushed < this.#capacity) this.#writers.shift()?.()
+      if (first.as === 'pushed' && --this.#pushed < this.#capacity) this.#writers.shift()?.()
       return Promise.resolve({ value: first.value, done: false })
     }
     if (this.#failure !== undefined) {

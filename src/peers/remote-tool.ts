@@ -13,6 +13,7 @@ import { keys, streamArtifact } from '../protocol/extension.ts'
 import {
   fromChunkArtifact,
   fromErrorMessage,
+  fromLogMetadata,
   fromProgressMetadata,
   fromQuestionMessage,
   fromResultArtifact,
@@ -208,6 +209,8 @@ class RemoteCall implements OpenCall {
       }
       const progress = fromProgressMetadata(statusUpdate.metadata)
       if (progress !== undefined) this.#context.progress(progress)
+      const log = fromLogMetadata(statusUpdate.metadata)
+      if (log !== undefined) this.#context.notice(log)
     } else if (artifactUpdate !== undefined) {
       this.#known(artifactUpdate.taskId, artifactUpdate.contextId)
       yield* this.#takeArtifact(artifactUpdate.artifact, artifactUpdate.append === true)
@@ -290,6 +293,7 @@ class RemoteCall implements OpenCall {
       answer = await this.#context.ask({
         message: isAuth ? `Authentication is required: ${sentence}` : sentence,
         ...(question?.schema === undefined ? {} : { schema: question.schema }),
+        ...(question?.sampling === undefined ? {} : { sampling: question.sampling }),
       })
     } catch (error) {
       const { code, message } = ConvokeError.from(error)

@@ -9,6 +9,7 @@ export const keys = {
   wrapped: '_tool_result_wrapped',
   parts: '_tool_result_parts',
   progress: '_tool_progress',
+  log: '_tool_log',
   error: '_tool_error',
   attempt: '_tool_attempt',
   question: '_tool_question',

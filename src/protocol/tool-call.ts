@@ -220,10 +220,57 @@ export function fromProgressMetadata(metadata: JsonObject | undefined): ToolProg
   }
 }
 
+/** How grave the words of a tool are, the least first. The levels of syslog (RFC 5424), and of MCP. */
+export const toolLogLevels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'] as const
+
+export type ToolLogLevel = (typeof toolLogLevels)[number]
+
+/** What a tool says while it runs, for the log of its caller. */
+export interface ToolLog {
+  readonly level: ToolLogLevel
+  /** A text, or any JSON. */
+  readonly data: Json
+  /** Which part of the tool speaks. */
+  readonly logger?: string
+}
+
+export function isToolLogLevel(level: unknown): level is ToolLogLevel {
+  return toolLogLevels.some((each) => each === level)
+}
+
+/** A line of a tool's log as the metadata of a `statusUpdate`. */
+export function toLogMetadata({ level, data, logger }: ToolLog): JsonObject {
+  const body: JsonObject = typeof data === 'string' ? { level, message: data } : { level, data }
+  if (logger !== undefined) body['logger'] = logger
+  return { [keys.log]: body }
+}
+
+/** The line in a status update's metadata, if there is any. A level that is not known counts as `info`. */
+export function fromLogMetadata(metadata: JsonObject | undefined): ToolLog | undefined {
+  const body = metadata?.[keys.log]
+  if (!isObject(body)) return undefined
+  const { level, message, data = message, logger } = body
+  if (data === undefined) return undefined
+  return {
+    level: isToolLogLevel(level) ? level : 'info',
+    data,
+    ...(typeof logger === 'string' ? { logger } : {}),
+  }
+}
+
+/** What a tool asks its caller, as it stands on the wire. */
+export interface WireQuestion {
+  readonly message: string
+  readonly schema?: JsonObject
+  /** What a language model is asked, where the answer is to come from one: the params of MCP's `sampling/createMessage`. */
+  readonly sampling?: JsonObject
+}
+
 /** A tool's question as the status message of an `input-required` task. */
-export function toQuestionMessage(question: { message: string; schema?: JsonObject }, toolName: string): Message {
+export function toQuestionMessage(question: WireQuestion, toolName: string): Message {
   const body: JsonObject = { message: question.message, tool_name: toolName }
   if (question.schema !== undefined) body['schema'] = question.schema
+  if (question.sampling !== undefined) body['sampling'] = question.sampling
   return {
     messageId: randomUUID(),
     role: 'ROLE_AGENT',
@@ -242,11 +289,15 @@ export function fromAnswerMessage(message: Message): Json {
 }
 
 /** The question in a status message, or undefined when it holds none of this extension's. */
-export function fromQuestionMessage(message: Message): { message: string; schema?: JsonObject } | undefined {
+export function fromQuestionMessage(message: Message): WireQuestion | undefined {
   const body = message.metadata?.[keys.question]
   if (!isObject(body) || typeof body['message'] !== 'string') return undefined
-  const { message: text, schema } = body
-  return { message: text, ...(isObject(schema) ? { schema } : {}) }
+  const { message: text, schema, sampling } = body
+  return {
+    message: text,
+    ...(isObject(schema) ? { schema } : {}),
+    ...(isObject(sampling) ? { sampling } : {}),
+  }
 }
 
 /** The reply to a question: text as text, anything else as data. */

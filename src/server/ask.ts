@@ -1,6 +1,7 @@
 /** Questions to a caller: asked on the task, answered by the next message on it, asked again until the answer fits. */
 import { ConvokeError, type Issue } from '../base/errors.ts'
 import { isObject, parseJson, type Json, type JsonObject } from '../base/json.ts'
+import { toSampled } from '../protocol/sampling.ts'
 import { fromAnswerMessage, toQuestionMessage } from '../protocol/tool-call.ts'
 import type { WorkContext } from '../tasks/work.ts'
 import { describeIssues } from '../tools/issues.ts'
@@ -10,12 +11,13 @@ import type { Question } from '../tools/tool.ts'
 
 /**
  * The answer: with a schema, a value that fits it (text that is JSON counts as the JSON where the text itself does not
- * fit); without one, what the reply holds. An answer that does not fit is sent back with what is wrong; `{action:
+ * fit, and where a language model is asked any text as the model's); without one, what the reply holds. An answer that does not fit is sent back with what is wrong; `{action:
  * "decline"}` is none, and throws `rejected`. Throws for a schema that cannot be compiled, before anybody is asked.
  */
 export async function ask(question: Question, toolName: string, work: WorkContext): Promise<Json> {
-  const { message, schema } = question
-  if (schema === undefined) return fromAnswerMessage(await work.ask(toQuestionMessage({ message }, toolName)))
+  const { message, schema, sampling } = question
+  const more = sampling === undefined ? {} : { sampling }
+  if (schema === undefined) return fromAnswerMessage(await work.ask(toQuestionMessage({ message, ...more }, toolName)))
   const standard = isStandardSchema(schema) ? schema : undefined
   const json: JsonObject = standard === undefined ? (schema as JsonObject) : jsonSchemaOf(standard, 'input')
   // The question may be one that a peer asks.
@@ -23,9 +25,11 @@ export async function ask(question: Question, toolName: string, work: WorkContex
   validator.prepare()
   let text = message
   for (;;) {
-    const answer = fromAnswerMessage(await work.ask(toQuestionMessage({ message: text, schema: json }, toolName)))
+    const answer = fromAnswerMessage(await work.ask(toQuestionMessage({ message: text, schema: json, ...more }, toolName)))
+    // Any text would do as a model's.
+    if (sampling !== undefined && isDecline(answer)) throw declined()
     let issues: readonly Issue[] = []
-    for (const candidate of readings(answer)) {
+    for (const candidate of readings(answer, sampling !== undefined)) {
       issues = validator.validate(candidate)
       if (issues.length > 0) continue
       if (standard === undefined) return candidate
@@ -34,9 +38,13 @@ export async function ask(question: Question, toolName: string, work: WorkContex
       issues = refined.issues
     }
     // What MCP hosts say, and nodes between us and one.
-    if (isDecline(answer)) throw new ConvokeError('rejected', 'The caller declined to answer.')
+    if (isDecline(answer)) throw declined()
     text = `${message} The answer did not fit: ${describeIssues(issues)}`
   }
+}
+
+function declined(): ConvokeError {
+  return new ConvokeError('rejected', 'The caller declined to answer.')
 }
 
 function isDecline(answer: Json): boolean {
@@ -45,12 +53,14 @@ function isDecline(answer: Json): boolean {
   )
 }
 
-function readings(answer: Json): Json[] {
+/** What an answer may mean, in the order they are tried. */
+function readings(answer: Json, isSampling = false): Json[] {
   if (typeof answer !== 'string') return [answer]
+  const texts = isSampling ? [toSampled(answer)] : []
   try {
-    return [answer, parseJson(answer) as Json]
+    return [answer, parseJson(answer) as Json, ...texts]
   } catch {
-    // Not every answer is JSON; the text itself is the only reading then.
-    return [answer]
+    // Not every answer is JSON.
+    return [answer, ...texts]
   }
 }

@@ -7,6 +7,7 @@ import { keys, streamArtifact } from '../protocol/extension.ts'
 import {
   toChunkArtifact,
   toErrorMessage,
+  toLogMetadata,
   toProgressMetadata,
   toResultArtifact,
   type ToolCall,
@@ -16,6 +17,7 @@ import { runTool } from '../tools/call.ts'
 import type { Delegation } from '../protocol/delegation.ts'
 import { TaskChain, type DelegationGuard } from '../tools/delegation.ts'
 import { createSpace, type Resolve } from '../tools/invoke.ts'
+import { Notices } from '../tools/notices.ts'
 import type { Pipeline } from '../tools/pipeline.ts'
 import type { PublishedTool } from '../tools/published.ts'
 import type { Caller, Hop, Progress, Tool, ToolContext, ToolSpace } from '../tools/tool.ts'
@@ -145,6 +147,7 @@ async function* run(
     for (;;) {
       const step = await steps.next()
       if (step.done === true) {
+        context.endNotices()
         if (chunks > 0) yield { type: 'end', artifactId: streamArtifact }
         const elapsedMs = Math.round((performance.now() - startedAt) * 1000) / 1000
         yield { type: 'artifact', artifact: toResultArtifact(step.value, name, elapsedMs), lastChunk: true }
@@ -177,12 +180,14 @@ class CallContext implements ToolContext {
   readonly call: ToolContext['call']
   readonly log: Logger
   readonly progress: ToolContext['progress']
+  readonly notice: ToolContext['notice']
   readonly ask: ToolContext['ask']
   readonly #work: WorkContext
   readonly #services: ToolServices
   readonly #chain: TaskChain
   readonly #path: readonly string[]
   #space: ToolSpace | undefined
+  #notices: Notices | undefined
   #restarts = 0
   #isRestarted = false
 
@@ -201,6 +206,13 @@ class CallContext implements ToolContext {
     this.log = services.log
     // Functions of their own, so that a tool may take them out of the context.
     this.progress = (progress) => work.emit({ type: 'status', metadata: toProgressMetadata(checkProgress(progress)) })
+    this.notice = (log) => {
+      this.#notices ??= new Notices((line) => {
+        work.emit({ type: 'status', metadata: toLogMetadata(line), isKept: true })
+        return true
+      })
+      this.#notices.say(log)
+    }
     this.ask = (question) => ask(question, toolName, work)
     this.#work = work
     this.#services = services
@@ -220,8 +232,14 @@ class CallContext implements ToolContext {
     return restarted
   }
 
+  /** Says what was left out of the tool's log: nothing may come behind the result. */
+  endNotices(): void {
+    this.#notices?.close()
+  }
+
   /** Ends with the run. */
   close(): void {
+    this.endNotices()
     this.#chain.close()
   }
 

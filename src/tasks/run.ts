@@ -351,7 +351,7 @@ export class Run {
         this.#said = true
         // A question stays the task's status until it is answered.
         if (this.asking) return
-        if (event.message === undefined) return this.#journal.addProgress(event.metadata)
+        if (event.message === undefined && event.isKept !== true) return this.#journal.addProgress(event.metadata)
         this.#journal.setStatus('TASK_STATE_WORKING', event.message, event.metadata)
         return this.#journal.flushSoon()
     }

@@ -5,7 +5,13 @@ import type { Artifact, InterruptedState, Message, TerminalState } from '../prot
 
 /** What work says while it runs. Each becomes one event of the task. */
 export type WorkEvent =
-  | { readonly type: 'status'; readonly message?: Message; readonly metadata?: JsonObject }
+  | {
+      readonly type: 'status'
+      readonly message?: Message
+      readonly metadata?: JsonObject
+      /** Not replaced by the next one, although it has no message. Default: false, as progress is. */
+      readonly isKept?: boolean
+    }
   | { readonly type: 'artifact'; readonly artifact: Artifact; readonly append?: boolean; readonly lastChunk?: boolean }
   /** No chunk follows on this artifact. It shows as `lastChunk` where the last chunk has not left yet. */
   | { readonly type: 'end'; readonly artifactId: string }

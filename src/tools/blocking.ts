@@ -112,7 +112,7 @@ function toHref(module: string): string | undefined {
 
 /** What a running tool says in order. Progress and log overtake it. */
 type Piece = Extract<FromWorker, { type: 'chunk' | 'result' | 'thrown' }>
-type Note = Extract<FromWorker, { type: 'progress' | 'log' }>
+type Note = Extract<FromWorker, { type: 'progress' | 'notice' | 'log' }>
 
 class Thread {
   readonly maxMemoryMb: number
@@ -155,7 +155,7 @@ class Thread {
   }
 
   #receive(message: FromWorker): void {
-    if (message.type === 'progress' || message.type === 'log') {
+    if (message.type === 'progress' || message.type === 'notice' || message.type === 'log') {
       Atomics.add(this.#counts, handled, 1)
       this.#note(message)
       return
@@ -171,6 +171,7 @@ class Thread {
   #note(message: Note): void {
     try {
       if (message.type === 'progress') this.#context?.progress(message.progress)
+      else if (message.type === 'notice') this.#context?.notice(message.log)
       else this.#context?.log[message.level](message.details, message.message)
     } catch (error) {
       void this.end(ConvokeError.from(error))

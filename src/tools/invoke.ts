@@ -10,6 +10,7 @@ import type { Delegation } from '../protocol/delegation.ts'
 import { callTool } from './call.ts'
 import { TaskChain, type DelegationGuard } from './delegation.ts'
 import { noteInner } from './failure.ts'
+import { Notices } from './notices.ts'
 import type { Pipeline } from './pipeline.ts'
 import type {
   CallOptions,
@@ -22,6 +23,7 @@ import type {
   Tool,
   ToolContext,
   ToolEvent,
+  ToolLog,
   ToolSpace,
   ToolValue,
 } from './tool.ts'
@@ -29,6 +31,8 @@ import { excerpt } from './value.ts'
 
 /** Events that a slow reader of a stream lets pile up before the tool waits. */
 const streamCapacity = 16
+/** Lines of its log that may wait besides. */
+const maxUnreadLogs = 256
 /** How deep tools may call tools. Deeper is a tool that calls itself without end. */
 const maxDepth = 32
 
@@ -71,7 +75,7 @@ export interface Surroundings {
 export async function invoke(tool: Tool, params: unknown, around: Surroundings): Promise<ToolValue> {
   const scope = new Scope(tool, around)
   try {
-    const work = callTool(tool, params, new CallContext(around, scope, ignore, undefined), around.pipeline)
+    const work = callTool(tool, params, new CallContext(around, scope, nobody), around.pipeline)
     // A tool that calls others ends when they have ended: what runs elsewhere says so, or has a limit of its own.
     if (!scope.limited || (around.depth > 0 && tool.elsewhere !== undefined)) return await drain(work)
     return await new Promise<ToolValue>((resolve, reject) => {
@@ -100,15 +104,26 @@ export async function* invokeStreaming(
 ): AsyncGenerator<ToolEvent, void, void> {
   const scope = new Scope(tool, around)
   const events = new Channel<ToolEvent>(streamCapacity)
-  const tell = (progress: Progress): void => events.offer({ ...progress, type: 'progress' })
-  const restart = (): void => void events.push({ type: 'restart' })
+  let unreadLogs = 0
+  const notices = new Notices((log, isLast) => {
+    if (unreadLogs >= maxUnreadLogs && !isLast) return false
+    unreadLogs++
+    events.insert({ ...log, type: 'log' })
+    return true
+  })
+  const listener: Listener = {
+    progress: (progress) => events.offer({ ...progress, type: 'progress' }),
+    notice: (log) => notices.say(log),
+    restart: () => void events.push({ type: 'restart' }),
+  }
   let ended = false
   let isWaited = true
   let pumped: Promise<void> | undefined
   try {
     if (around.depth === 0 || tool.elsewhere === undefined) scope.whenStopped((reason) => events.fail(reason))
-    pumped = pump(callTool(tool, params, new CallContext(around, scope, tell, restart), around.pipeline), events)
+    pumped = pump(callTool(tool, params, new CallContext(around, scope, listener), around.pipeline), events, notices)
     for await (const event of events) {
+      if (event.type === 'log') unreadLogs--
       ended = event.type === 'result'
       yield event
     }
@@ -118,6 +133,7 @@ export async function* invokeStreaming(
     throw scope.failure(error)
   } finally {
     if (!ended) scope.stop(new ConvokeError('canceled', 'The caller left before the result.'))
+    notices.close()
     scope.close()
     // What runs elsewhere is told to stop, and its word is waited for: whoever has left the loop knows that it stands still.
     if (!ended && isWaited && tool.elsewhere !== undefined) await pumped
@@ -125,11 +141,16 @@ export async function* invokeStreaming(
 }
 
 /** Moves what a tool says into the channel. Never rejects: how the tool failed is the reader's to know. */
-async function pump(work: AsyncGenerator<Chunk, ToolValue, void>, events: Channel<ToolEvent>): Promise<void> {
+async function pump(
+  work: AsyncGenerator<Chunk, ToolValue, void>,
+  events: Channel<ToolEvent>,
+  notices: Notices,
+): Promise<void> {
   try {
     for (;;) {
       const step = await work.next()
       if (step.done === true) {
+        notices.close()
         void events.push({ type: 'result', result: step.value })
         events.end()
         return
@@ -142,6 +163,7 @@ async function pump(work: AsyncGenerator<Chunk, ToolValue, void>, events: Channe
       }
     }
   } catch (error) {
+    notices.close()
     // Nothing happens if the reader has left or was told why the call was stopped.
     events.fail(error)
   }
@@ -213,6 +235,16 @@ function within(around: Surroundings, options: CallOptions = {}): Surroundings {
 
 const ignore = (): void => {}
 
+/** Who hears what a tool says while it runs. */
+interface Listener {
+  progress(progress: Progress): void
+  notice(log: ToolLog): void
+  /** There where somebody takes the chunks. */
+  restart?(): void
+}
+
+const nobody: Listener = { progress: ignore, notice: ignore }
+
 /**
  * Tools take their context apart (`{ signal, progress }`), so its functions must not need `this`. What most tools
  * never look at is a getter of the class: an object with getters of its own costs more than the whole rest of a call.
@@ -221,6 +253,7 @@ class CallContext implements ToolContext {
   readonly caller: Caller
   readonly log: Logger
   readonly progress: ToolContext['progress']
+  readonly notice: ToolContext['notice']
   readonly ask: ToolContext['ask']
   readonly #around: Surroundings
   readonly #scope: Scope
@@ -228,16 +261,11 @@ class CallContext implements ToolContext {
   #call: ToolContext['call'] | undefined
   #tools: ToolSpace | undefined
 
-  /** `restart` is there where somebody takes the chunks. */
-  constructor(
-    around: Surroundings,
-    scope: Scope,
-    progress: ToolContext['progress'],
-    restart: (() => void) | undefined,
-  ) {
+  constructor(around: Surroundings, scope: Scope, { progress, notice, restart }: Listener) {
     this.caller = around.caller
     this.log = around.log
     this.progress = progress
+    this.notice = notice
     this.ask = (question) => scope.ask(question, around.ask)
     this.#around = around
     this.#scope = scope

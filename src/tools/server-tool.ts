@@ -58,6 +58,7 @@ export function createServerTool(
       const found = await whenFound(resolve(), toolName, aroundIn(resolve, context))
       for await (const event of invokeStreaming(found.tool, params, found.around)) {
         if (event.type === 'progress') context?.progress(event)
+        else if (event.type === 'log') context?.notice(event)
         else if (event.type === 'result') return event.result
       }
       // Not reached: a stream ends with a result, or throws.

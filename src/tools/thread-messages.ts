@@ -1,8 +1,8 @@
 /** What a node and its worker threads say to each other. Structured clones: keep to plain data. */
-import type { Caller, Progress, ToolContext } from './tool.ts'
+import type { Caller, Progress, ToolContext, ToolLog } from './tool.ts'
 
 /** What a tool gets in a worker thread: no signal, because a stop ends the thread; no questions, no other tools. */
-export type BlockingContext = Pick<ToolContext, 'progress' | 'call' | 'caller' | 'deadline' | 'log'>
+export type BlockingContext = Pick<ToolContext, 'progress' | 'notice' | 'call' | 'caller' | 'deadline' | 'log'>
 
 export type ToWorker =
   | {
@@ -22,6 +22,7 @@ export type ToWorker =
 export type FromWorker =
   | { readonly type: 'chunk'; readonly chunk: unknown }
   | { readonly type: 'progress'; readonly progress: Progress }
+  | { readonly type: 'notice'; readonly log: ToolLog }
   | {
       readonly type: 'log'
       readonly level: LogLevel

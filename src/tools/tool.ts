@@ -2,7 +2,7 @@
 import type { ConvokeError, Issue } from '../base/errors.ts'
 import type { Json, JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
-import type { Chunk, ToolValue } from '../protocol/tool-call.ts'
+import type { Chunk, ToolLog, ToolValue } from '../protocol/tool-call.ts'
 import type { Delegation } from '../protocol/delegation.ts'
 import type { StandardSchema } from './standard.ts'
 
@@ -11,6 +11,8 @@ export type JsonSchema = JsonObject
 
 /** What a tool yields is a chunk: a JSON value, or bytes, which stand alone, never inside of JSON. It returns a value: a chunk, or several parts. */
 export type { Chunk, ToolValue } from '../protocol/tool-call.ts'
+
+export type { ToolLog, ToolLogLevel } from '../protocol/tool-call.ts'
 
 export interface ToolTraits {
   /** For lists and filters; becomes a tag on the card. */
@@ -63,6 +65,11 @@ export interface Question {
   readonly message: string
   /** What the answer must look like: a JSON Schema, or a Standard Schema. With it the answer is validated data; without it it is text. */
   readonly schema?: JsonSchema | StandardSchema
+  /**
+   * There where a language model is to answer: the params of MCP's `sampling/createMessage`, and the answer is a
+   * `CreateMessageResult`. A caller that has no model may answer by a text.
+   */
+  readonly sampling?: JsonObject
 }
 
 export interface Caller {
@@ -91,6 +98,7 @@ export interface CallOptions {
 
 export type ToolEvent =
   | ({ readonly type: 'progress' } & Progress)
+  | ({ readonly type: 'log' } & ToolLog)
   | { readonly type: 'chunk'; readonly chunk: Chunk }
   /** The tool runs anew on another worker of its node: the chunks before this no longer count. */
   | { readonly type: 'restart' }
@@ -105,6 +113,11 @@ export interface ToolContext {
   readonly call: { readonly id: string; readonly taskId?: string; readonly contextId?: string }
   /** Tells the caller how far the work is. Cheap: what was not yet sent is replaced by the newest. */
   readonly progress: (progress: Progress) => void
+  /**
+   * Says something for the caller's log; `log` is that of this node. Of more than 100 lines a second the rest is left out
+   * and counted, and a line is cut at 8,000 characters. What is said while a question waits for its answer is lost.
+   */
+  readonly notice: (log: ToolLog) => void
   /**
    * Asks the caller and waits. Rejects when the call is cancelled meanwhile, and with `unsupported_operation`
    * where nobody can be asked. After a crash a repeatable tool runs again and gets the answers it already had, in order.

@@ -3,7 +3,7 @@ import { parentPort } from 'node:worker_threads'
 import { ConvokeError } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
 import { describeIssues } from './issues.ts'
-import type { Progress } from './tool.ts'
+import type { Progress, ToolLog } from './tool.ts'
 import {
   chunkWindow,
   handled,
@@ -61,6 +61,7 @@ async function work(order: Order, notes: Notes): Promise<unknown> {
     caller: order.caller,
     deadline: order.deadline,
     progress: (progress) => notes.progress(progress),
+    notice: (log) => notes.notice(log),
     log: {
       debug: (details, message) => notes.log('debug', details, message),
       info: (details, message) => notes.log('info', details, message),
@@ -121,6 +122,14 @@ class Notes {
     // A copy: it may be posted later, and the tool may use its object again.
     this.#progress = { ...progress }
     if (this.#hasRoom()) this.flush()
+  }
+
+  notice(log: ToolLog): void {
+    const issue = findNotJson(log)
+    if (issue !== undefined) throw new TypeError(`context.notice takes JSON: ${describeIssues([issue])}`)
+    if (!this.#hasRoom()) return
+    this.#count()
+    post({ type: 'notice', log })
   }
 
   log(level: LogLevel, details: object | string, message?: string): void {

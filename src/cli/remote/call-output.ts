@@ -42,6 +42,7 @@ export class CallOutput {
       const line = event.type === 'chunk' ? { chunk: toJson(event.chunk) } : rest
       await this.#write(`${JSON.stringify({ type, ...line })}\n`)
     } else if (event.type === 'progress') this.#showProgress(event)
+    else if (event.type === 'log') this.#showLog(event)
     else if (event.type === 'restart') this.note('convoke: the tool begins anew; what came so far no longer counts.')
     else if (form === 'text') await this.#showValue(event.chunk, false)
   }
@@ -116,6 +117,12 @@ export class CallOutput {
     const { columns } = process.stderr
     process.stderr.write(`\r\u001b[K${clip(`${bar}${count}${words}`, (columns > 0 ? columns : defaultColumns) - 2)}`)
     this.#isBarShown = true
+  }
+
+  #showLog({ level, data, logger }: Extract<ToolEvent, { type: 'log' }>): void {
+    const words = typeof data === 'string' ? data : JSON.stringify(data)
+    const from = logger === undefined ? '' : ` ${stripControls(logger)}:`
+    this.note(`${level}:${from} ${stripControls(words)}`)
   }
 
   #clearBar(): void {
