@@ -13,7 +13,7 @@ import type { Progress, ToolContext } from '../tools/tool.ts'
 import { clip } from '../tools/value.ts'
 
 /** A call of a tool. */
-export interface McpCall extends Pick<ToolContext, 'ask'> {
+export interface McpCall extends Pick<ToolContext, 'ask' | 'notice'> {
   readonly tool: { readonly name: string; readonly isRepeatable: boolean }
   /** Stops the call; the server is told. Undefined where nothing ever does. */
   readonly signal: AbortSignal | undefined

@@ -3,16 +3,17 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import type { RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import {
+  CreateMessageRequestSchema,
   ElicitRequestSchema,
-  LoggingMessageNotificationSchema,
   ResultSchema,
   ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js'
 import { abortReason, onAbort } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
 import { createGuardedFetch, NetworkError } from '../base/guarded-fetch.ts'
-import type { JsonObject } from '../base/json.ts'
+import { isObject, type Json, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
+import { isToolLogLevel, type ToolLog } from '../protocol/tool-call.ts'
 import { cleanText } from '../tools/foreign.ts'
 import { clip } from '../tools/value.ts'
 import { Calls, type McpCall } from './calls.ts'
@@ -45,6 +46,9 @@ export interface ServerInfo {
 const maxPages = 1_000
 const maxListed = 20_000
 const maxStderrLines = 20
+/** What servers are to log. More would be for their authors. */
+const logLevel = 'info'
+
 /** What carries the messages, and how it ends. */
 interface Carrier {
   readonly transport: Transport
@@ -90,6 +94,7 @@ export class Connection {
     const connection = new Connection(options, kind)
     try {
       await connection.#connect(signal)
+      connection.#setLogLevel()
       return connection
     } catch (error) {
       const failure = signal.aborted ? abortReason(signal) : connection.#failure(error, undefined)
@@ -104,7 +109,7 @@ export class Connection {
     this.#said = []
     this.#questions = new Questions(settings.id, log)
     this.#client = new Client(clientInfo, {
-      capabilities: { elicitation: { form: {}, url: {} } },
+      capabilities: { elicitation: { form: {}, url: {} }, sampling: {} },
       // Schemas are checked by our own validator; the SDK's would be made for nothing.
       jsonSchemaValidator: {
         getValidator: () => () => {
@@ -255,17 +260,37 @@ export class Connection {
       this.#calls.fail(({ tool }) => connectionLost(this.#place(tool)))
     }
     client.setNotificationHandler(ToolListChangedNotificationSchema, onListChanged)
-    client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => {
-      const { level, logger, data } = params
-      const text = typeof data === 'string' ? data : JSON.stringify(data)
-      log.debug(
-        { server, level, ...(logger === undefined ? {} : { logger }) },
-        redact(clip(cleanText(text ?? ''), 4_000)),
-      )
+    client.setRequestHandler(CreateMessageRequestSchema, (request, { requestId, signal }) => {
+      const asker = this.#calls.get(this.#carrier.http?.askerOf(requestId))
+      return this.#questions.sample(request, asker, signal)
     })
     client.setRequestHandler(ElicitRequestSchema, (request, { requestId, signal }) => {
       const asker = this.#calls.get(this.#carrier.http?.askerOf(requestId))
       return this.#questions.answer(request, asker, signal)
+    })
+  }
+
+  /** A line of the server's log: for the caller of the one call that it can belong to, else for the node's own. */
+  #hear(params: unknown): void {
+    if (!isObject(params) || params['data'] === undefined) return
+    const { level, logger, data } = params
+    const call = this.#calls.get(this.#carrier.http?.speaker) ?? this.#questions.only
+    const { log, settings, redact } = this.#options
+    const text = redact(cleanText(typeof data === 'string' ? data : JSON.stringify(data)))
+    const about: Omit<ToolLog, 'data'> = {
+      level: isToolLogLevel(level) ? level : 'info',
+      ...(typeof logger === 'string' ? { logger: redact(cleanText(logger)) } : {}),
+    }
+    if (call === undefined) log.debug({ server: settings.id, ...about }, clip(text, 4_000))
+    else call.notice({ ...about, data: typeof data === 'string' ? text : parsedOr(text) })
+  }
+
+  /** Without it some servers say nothing, and some say everything. Those that will not be told say what they like. */
+  #setLogLevel(): void {
+    if (this.#client.getServerCapabilities()?.logging === undefined) return
+    this.#client.setLoggingLevel(logLevel).catch((error: unknown) => {
+      const { log, settings } = this.#options
+      log.debug({ server: settings.id, error }, 'An MCP server does not let its log be set.')
     })
   }
 
@@ -286,7 +311,10 @@ export class Connection {
       const connecting = this.#client.connect(transport, { timeout: connectTimeoutMs }).then(() => {
         const onward = transport.onmessage
         transport.onmessage = (message, extra) => {
-          if (!this.#calls.take(message)) onward?.(message, extra)
+          if (this.#calls.take(message)) return
+          // Here it is still known by which stream it came.
+          if ('method' in message && message.method === 'notifications/message') this.#hear(message.params)
+          else onward?.(message, extra)
         }
       })
       void connecting.then(resolve, reject).finally(() => {
@@ -357,4 +385,13 @@ export class Connection {
 
 function isStopped(signal: AbortSignal | undefined): boolean {
   return signal?.aborted === true
+}
+
+/** JSON as it was before its secrets were taken out. */
+function parsedOr(text: string): Json {
+  try {
+    return JSON.parse(text) as Json
+  } catch {
+    return text
+  }
 }

@@ -1,12 +1,7 @@
 /** A tool's question as a form that an MCP host can show, and what is filled in as the answer that the tool wants. */
 import { isObject, type Json, type JsonObject } from '../base/json.ts'
+import type { WireQuestion } from '../protocol/tool-call.ts'
 import { clip } from '../tools/value.ts'
-
-export interface Question {
-  readonly message: string
-  /** What the answer must look like. Without it it is text. */
-  readonly schema?: JsonObject
-}
 
 /** The form of a question. */
 export interface Form {
@@ -33,8 +28,10 @@ const same = (value: Json): Json => value
  * can hold is asked for as JSON in a text `answer`, with the schema in its description. The tool's own check of the
  * answer has the last word, and it asks again.
  */
-export function toForm({ message, schema }: Question): Form {
-  if (schema === undefined) return formOf(message, { schema: { type: 'string' }, toValue: same })
+export function toForm({ message, schema, sampling }: WireQuestion): Form {
+  // A person writes what a model would have said.
+  if (schema === undefined || sampling !== undefined)
+    return formOf(message, { schema: { type: 'string' }, toValue: same })
   const fields = objectFields(schema)
   if (fields !== undefined) {
     const properties = Object.fromEntries([...fields].map(([name, field]) => [name, field.schema]))

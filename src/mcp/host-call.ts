@@ -7,9 +7,11 @@ import {
   ProtocolError,
   ProtocolErrorCode,
   type CallToolResult,
+  type CreateMessageRequestParams,
   type ElicitRequestFormParams,
   type ElicitResult,
   type InputRequiredResult,
+  type InputRequest,
   type InputResponseView,
 } from '@modelcontextprotocol/server'
 import { onAbort } from '../base/abort.ts'
@@ -18,12 +20,12 @@ import type { Json, JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import { isInterrupted, isTerminal, type Message, type StreamResponse, type Task } from '../protocol/a2a.ts'
 import { keys } from '../protocol/extension.ts'
-import { toAnswerMessage, toCallMessage } from '../protocol/tool-call.ts'
+import { toAnswerMessage, toCallMessage, type ToolLog, type WireQuestion } from '../protocol/tool-call.ts'
 import type { Caller } from '../tools/tool.ts'
 import { clip } from '../tools/value.ts'
 import type { Catalogue } from './catalogue.ts'
 import { toMcpContent } from './content.ts'
-import { toForm, type Question } from './elicitation.ts'
+import { toForm } from './elicitation.ts'
 import { HostProgress, type SendProgress } from './host-progress.ts'
 import type { TaskToolKind } from './task-tools.ts'
 import { chunkText, TaskView } from './task-view.ts'
@@ -59,14 +61,20 @@ export interface HostRequest {
   readonly signal: AbortSignal
   /** There where the host asked for progress. */
   readonly sendProgress: SendProgress | undefined
+  /** Tells the host a line of the tool's log, where it is of a level that the host wants. */
+  readonly sendLog: (log: ToolLog) => Promise<void>
   /**
-   * How the host is asked: in the middle of the call by a request of ours (`elicit`), or in its result, behind which the
-   * host makes the call again with the answer (`retry`). Undefined for a host that knows neither.
+   * How the host is asked: in the middle of the call by a request of ours, or in its result, behind which the host makes
+   * the call again with the answer (`retry`). A person is asked by `elicit`, a language model by `sample`; what the host
+   * does not know is left out.
    */
   readonly asking:
-    | { readonly by: 'elicit'; readonly elicit: (form: ElicitRequestFormParams) => Promise<ElicitResult> }
-    | { readonly by: 'retry' }
-    | undefined
+    | {
+        readonly by: 'request'
+        readonly elicit?: (form: ElicitRequestFormParams) => Promise<ElicitResult>
+        readonly sample?: (params: CreateMessageRequestParams) => Promise<object>
+      }
+    | { readonly by: 'retry'; readonly elicit?: true; readonly sample?: true }
 }
 
 export interface HostCallOptions extends Patience {
@@ -83,11 +91,15 @@ export interface CalledTool {
 
 export type HostResult = CallToolResult | InputRequiredResult
 
+type Answered = { readonly value: Json } | { readonly result: HostResult }
+
 /** Undefined where there is nothing to follow any more. */
 type Open = (signal: AbortSignal) => Promise<TaskEvents | undefined>
 
 /** So often one call asks its host: one that answers by itself, and wrongly, would be asked for ever. */
 const maxQuestions = 50
+/** With this a host says that its user wants no model asked. */
+const refusedCode = -1
 
 /** The one question of a round: a tool asks one after the other. */
 export const answerKey = 'answer'
@@ -98,6 +110,7 @@ export class HostCall {
   readonly #progress: HostProgress
   readonly #view = new TaskView()
   #canceling: Promise<void> | undefined
+  #logged: Promise<unknown> = Promise.resolve()
   /** Undefined for a call that only follows a task: that task goes on when the host takes the call back. */
   #tool: CalledTool | undefined
 
@@ -128,7 +141,9 @@ export class HostCall {
         throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'Invalid or expired requestState')
       }
       const { question, state } = this.#view
-      if (!isInterrupted(state) || question === undefined || response.kind !== 'elicit') return this.#run(undefined)
+      if (!isInterrupted(state) || question === undefined) return this.#run(undefined)
+      if (response.kind === 'sampling') return this.#run(this.#answering(response.result as JsonObject))
+      if (response.kind !== 'elicit') return this.#run(undefined)
       if (response.action !== 'accept') return this.#declined()
       const content = (response.content ?? {}) as JsonObject
       return this.#run(this.#answering(toForm(question).toAnswer(content)))
@@ -170,6 +185,7 @@ export class HostCall {
       if (known.code === 'internal') log.error({ error }, 'A call of an MCP host failed for a reason of ours.')
       return failure(known.message, toErrorBody(known))
     } finally {
+      await this.#logged
       await this.#progress.settle()
     }
   }
@@ -226,8 +242,10 @@ export class HostCall {
   }
 
   #add(event: StreamResponse): void {
-    const { progress, chunks } = this.#view.add(event)
+    const { progress, log, chunks } = this.#view.add(event)
     if (progress !== undefined) this.#progress.report(progress)
+    // A connection that is gone shows itself by other means.
+    if (log !== undefined) this.#logged = this.#host.sendLog(log).catch(() => {})
     if (chunks !== undefined) this.#progress.say(chunks.map(chunkText).join(''))
   }
 
@@ -264,31 +282,50 @@ export class HostCall {
     }
   }
 
-  /** The person's answer, or the result that stands for there being none. */
-  async #ask(): Promise<{ readonly value: Json } | { readonly result: HostResult }> {
+  /** The answer of a person or model, or the result that stands for there being none. */
+  async #ask(): Promise<Answered> {
     const { asking, signal } = this.#host
     const question = this.#view.question
-    if (asking === undefined || question === undefined) return { result: this.#left() }
-    const form = toForm(question)
-    const { message, requestedSchema } = form
-    const params = { mode: 'form', message, requestedSchema } as ElicitRequestFormParams
-    if (asking.by === 'retry') {
-      const { id = '' } = this.#view
-      return {
-        result: inputRequired({ inputRequests: { [answerKey]: inputRequired.elicit(params) }, requestState: id }),
-      }
-    }
-    let response: ElicitResult
+    if (question === undefined) return { result: this.#left() }
+    const { sampling } = question
     try {
-      response = await asking.elicit(params)
+      if (sampling !== undefined && asking.sample !== undefined) return await this.#askModel(sampling)
+      return await this.#askPerson(question)
     } catch (error) {
       if (signal.aborted) await this.#cancelOwn()
       else this.#options.log.debug({ error }, 'An MCP host could not ask what a tool wants to know.')
       // The question still stands, and can be answered by hand.
       return { result: this.#left() }
     }
+  }
+
+  async #askPerson(question: WireQuestion): Promise<Answered> {
+    const { asking } = this.#host
+    if (asking.elicit === undefined) return { result: this.#left() }
+    const form = toForm(question)
+    const { message, requestedSchema } = form
+    const params = { mode: 'form', message, requestedSchema } as ElicitRequestFormParams
+    if (asking.by === 'retry') return this.#askByResult(inputRequired.elicit(params))
+    const response = await asking.elicit(params)
     if (response.action !== 'accept') return { result: await this.#declined() }
     return { value: form.toAnswer(response.content ?? {}) }
+  }
+
+  async #askModel(sampling: JsonObject): Promise<Answered> {
+    const { asking } = this.#host
+    const params = sampling as CreateMessageRequestParams
+    if (asking.by === 'retry') return this.#askByResult(inputRequired.createMessage(params))
+    try {
+      return { value: (await asking.sample?.(params)) as JsonObject }
+    } catch (error) {
+      if (!(error instanceof ProtocolError) || error.code !== refusedCode) throw error
+      return { result: await this.#declined() }
+    }
+  }
+
+  #askByResult(request: InputRequest): Answered {
+    const { id = '' } = this.#view
+    return { result: inputRequired({ inputRequests: { [answerKey]: request }, requestState: id }) }
   }
 
   /** Nobody answers: a tool that asks cannot go on without. */
@@ -358,8 +395,12 @@ export function unknownTool(name: string): ProtocolError {
   return new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${clip(name, 100)}`)
 }
 
-function toQuestionMembers({ message, schema }: Question): JsonObject {
-  return { question: message, ...(schema === undefined ? {} : { schema }) }
+function toQuestionMembers({ message, schema, sampling }: WireQuestion): JsonObject {
+  return {
+    question: message,
+    ...(schema === undefined ? {} : { schema }),
+    ...(sampling === undefined ? {} : { sampling }),
+  }
 }
 
 /** `TASK_STATE_INPUT_REQUIRED` as `input_required`. */

@@ -162,7 +162,7 @@ export class HostServer {
     const published = new McpServer(
       { name: agent.name, title: agent.title, version: agent.version },
       {
-        capabilities: { tools: { listChanged: true } },
+        capabilities: { tools: { listChanged: true }, logging: {} },
         ...(agent.description === undefined ? {} : { instructions: agent.description }),
       },
     )
@@ -205,6 +205,8 @@ export class HostServer {
         caller,
         signal: mcpReq.signal,
         sendProgress: sendProgressOf(mcpReq),
+        // oxlint-disable-next-line typescript/no-deprecated -- hosts of today know no other way to hear of it
+        sendLog: ({ level, data, logger }) => mcpReq.log(level, data, logger),
         asking: this.#askingOf(mcpReq, era, capabilities),
       },
     )
@@ -226,19 +228,22 @@ export class HostServer {
   }
 
   #askingOf(mcpReq: ServerContext['mcpReq'], era: Era, capabilities: Capabilities): HostRequest['asking'] {
-    const elicitation = capabilities?.elicitation
+    const { elicitation, sampling } = capabilities ?? {}
     // Before there were modes, `{}` meant forms.
-    if (elicitation === undefined || (elicitation.form === undefined && elicitation.url !== undefined)) return undefined
-    if (era === 'modern') return { by: 'retry' }
-    const { maxWaitMs } = this.#options
+    const canElicit = elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined)
+    const canSample = sampling !== undefined
+    if (era === 'modern')
+      return { by: 'retry', ...(canElicit ? { elicit: true } : {}), ...(canSample ? { sample: true } : {}) }
+    // Asked of a person, or of a model behind one: what keeps the call alive is the same as for the tool itself.
+    const options = { timeout: this.#options.maxWaitMs, signal: mcpReq.signal }
     return {
-      by: 'elicit',
-      elicit: (form) =>
-        mcpReq.send(
-          { method: 'elicitation/create', params: form },
-          // Asked of a person: what keeps the call alive is the same as for the tool itself.
-          { timeout: maxWaitMs, signal: mcpReq.signal },
-        ),
+      by: 'request',
+      ...(canElicit
+        ? { elicit: (form) => mcpReq.send({ method: 'elicitation/create', params: form }, options) }
+        : {}),
+      ...(canSample
+        ? { sample: (params) => mcpReq.send({ method: 'sampling/createMessage', params }, options) }
+        : {}),
     }
   }
 

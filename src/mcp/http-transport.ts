@@ -34,6 +34,7 @@ export class HttpTransport implements Transport {
   readonly #calls = new Map<RequestId, CallStream>()
   /** By which call's stream a request of the server came. */
   readonly #askers = new Map<RequestId, RequestId>()
+  #speaker: RequestId | undefined
   #version: string | undefined
   #isClosed = false
 
@@ -67,6 +68,11 @@ export class HttpTransport implements Transport {
     return this.#askers.get(request)
   }
 
+  /** While a message is being handled, the call whose stream brought it. */
+  get speaker(): RequestId | undefined {
+    return this.#speaker
+  }
+
   /** Forgets a call, and ends its stream. */
   endCall(id: RequestId): void {
     this.#calls.get(id)?.end()
@@ -82,7 +88,9 @@ export class HttpTransport implements Transport {
     this.#calls.set(id, stream)
     stream.onMessage = (incoming) => {
       if ('method' in incoming && 'id' in incoming) this.#askers.set(incoming.id, id)
+      this.#speaker = id
       this.onmessage?.(incoming)
+      this.#speaker = undefined
     }
     stream.onError = (error) => this.onerror?.(error)
     await stream.send(message)

@@ -50,6 +50,7 @@ async function* run(
       signal: context.hop?.stoppable === false ? undefined : context.signal,
       onProgress: context.progress,
       ask: context.ask,
+      notice: context.notice,
     })
     if (isError !== true) return fromMcpContent(content, structuredContent)
     const text = clip(redact(textOf(content)), maxErrorLength)

@@ -1,28 +1,40 @@
 /**
- * Questions of an MCP server (`elicitation/create`), asked of whoever made the call that they belong to.
+ * Questions of an MCP server (`elicitation/create`, `sampling/createMessage`), asked of whoever made the call that they belong to.
  *
  * The protocol does not say which call that is. Over streamable HTTP it shows in the stream that brought the question.
  * On a pipe, and over the old SSE, it is the one call under way; with several, the question waits until the others have
  * ended, and new calls wait behind it. Where that takes too long, as many questions wait as calls, or a call was stopped
  * that may have asked, the question is cancelled: to ask the wrong caller would tell one of the other's business.
  */
-import type { ElicitRequest, ElicitResult } from '@modelcontextprotocol/sdk/types.js'
+import {
+  ErrorCode,
+  McpError,
+  type CreateMessageRequest,
+  type CreateMessageResult,
+  type ElicitRequest,
+  type ElicitResult,
+} from '@modelcontextprotocol/sdk/types.js'
 import { abortReason, onAbort } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
-import { isObject, type Json } from '../base/json.ts'
+import { isObject, type Json, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
+import { promptOf, sampledSchema, toSampled } from '../protocol/sampling.ts'
 import { cleanSchema, cleanText } from '../tools/foreign.ts'
 import type { JsonSchema, ToolContext } from '../tools/tool.ts'
 import { clip } from '../tools/value.ts'
 
-/** A call under way, as far as questions matter. */
-export type Asked = Pick<ToolContext, 'ask'>
+/** A call under way, as far as what the server says to its caller matters. */
+export type Asked = Pick<ToolContext, 'ask' | 'notice'>
 
 /** How long a question waits for the other calls to end, in milliseconds. */
 const patienceMs = 10_000
 /** How long after a call was stopped a question may still be its. */
 const echoMs = 10_000
 const maxMessageLength = 4_000
+/** Largest question for a language model, as JSON in characters. It stays in the history of its task. */
+const maxSamplingChars = 1024 * 1024
+/** How the protocol's own examples say that a user refused. */
+const refusedCode = -1
 
 export class Questions {
   readonly #log: Logger
@@ -40,6 +52,13 @@ export class Questions {
   /** How many calls are under way. */
   get calls(): number {
     return this.#calls.size
+  }
+
+  /** The one call under way; undefined where there are others, or a call was stopped that may still have a say. */
+  get only(): Asked | undefined {
+    if (this.#isUnsure()) return undefined
+    const [only, ...others] = this.#calls
+    return others.length === 0 ? only : undefined
   }
 
   /** A promise where a new call has to wait, because a question looks for its own. An abort ends the wait. */
@@ -68,12 +87,8 @@ export class Questions {
   /** Answers a question. `asker` is its call where the transport knows it; `signal` aborts when the server takes it back. */
   async answer({ params }: ElicitRequest, asker: Asked | undefined, signal: AbortSignal): Promise<ElicitResult> {
     const call = asker ?? (await this.#findAsker())
-    if (signal.aborted) return { action: 'cancel' }
-    if (call === undefined) {
-      this.#log.warn(
-        { server: this.#server, calls: this.#calls.size },
-        'A question of an MCP server was cancelled: it could belong to several calls, or to none.',
-      )
+    if (signal.aborted || call === undefined) {
+      if (!signal.aborted) this.#warn()
       return { action: 'cancel' }
     }
     const message = clip(cleanText(params.message), maxMessageLength)
@@ -91,11 +106,49 @@ export class Questions {
     }
   }
 
+  /** Asks for the words of a language model. Throws McpError where there are none. */
+  async sample(
+    { params }: CreateMessageRequest,
+    asker: Asked | undefined,
+    signal: AbortSignal,
+  ): Promise<CreateMessageResult> {
+    // What stands there is between this server and us.
+    const { _meta, task, ...rest } = params
+    const sampling = rest as JsonObject
+    if (JSON.stringify(sampling).length > maxSamplingChars)
+      throw new McpError(ErrorCode.InvalidParams, `The request is longer than ${maxSamplingChars} characters.`)
+    const call = asker ?? (await this.#findAsker())
+    if (signal.aborted || call === undefined) {
+      if (!signal.aborted) this.#warn()
+      throw new McpError(refusedCode, 'The request was cancelled: it is not known which call it belongs to.')
+    }
+    const words = clip(cleanText(promptOf(sampling)), maxMessageLength)
+    const message = words === '' ? 'A language model is asked, without words.' : words
+    let answer: Json
+    try {
+      answer = await unlessTakenBack(call.ask({ message, schema: sampledSchema, sampling }), signal)
+    } catch (error) {
+      const { code } = ConvokeError.from(error)
+      const why = code === 'rejected' ? 'The user rejected the request.' : 'No model could be asked.'
+      throw new McpError(refusedCode, why)
+    }
+    const sampled = typeof answer === 'string' ? toSampled(answer) : answer
+    if (!isObject(sampled) || sampled['content'] === undefined)
+      throw new McpError(refusedCode, 'The answer is no message of a model.')
+    // The SDK holds it against its own schema before it leaves.
+    return sampled as CreateMessageResult
+  }
+
+  #warn(): void {
+    this.#log.warn(
+      { server: this.#server, calls: this.#calls.size },
+      'A question of an MCP server was cancelled: it could belong to several calls, or to none.',
+    )
+  }
+
   async #findAsker(): Promise<Asked | undefined> {
     if (this.#calls.size > 1 && !this.#isUnsure()) await this.#alone()
-    if (this.#isUnsure()) return undefined
-    const [only, ...others] = this.#calls
-    return others.length === 0 ? only : undefined
+    return this.only
   }
 
   #isUnsure(): boolean {

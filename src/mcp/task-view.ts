@@ -7,14 +7,16 @@ import { keys, streamArtifact } from '../protocol/extension.ts'
 import {
   fromChunkArtifact,
   fromErrorMessage,
+  fromLogMetadata,
   fromProgressMetadata,
   fromQuestionMessage,
   fromResultArtifact,
   type Chunk,
+  type ToolLog,
   type ToolProgress,
   type ToolValue,
+  type WireQuestion,
 } from '../protocol/tool-call.ts'
-import type { Question } from './elicitation.ts'
 
 /** What is gathered of a tool's chunks, in characters; they count only where the tool has no other result. */
 const maxChunkChars = 1024 * 1024
@@ -22,6 +24,7 @@ const maxChunkChars = 1024 * 1024
 /** What an event brought that a caller who waits wants to hear of at once. */
 export interface TaskNews {
   readonly progress?: ToolProgress
+  readonly log?: ToolLog
   readonly chunks?: readonly Chunk[]
 }
 
@@ -52,6 +55,8 @@ export class TaskView {
       if (statusUpdate.metadata?.[keys.attempt] !== undefined) this.#forget()
       const progress = fromProgressMetadata(statusUpdate.metadata)
       if (progress !== undefined) return { progress }
+      const log = fromLogMetadata(statusUpdate.metadata)
+      if (log !== undefined) return { log }
     }
     if (artifactUpdate !== undefined) {
       this.#name(artifactUpdate.taskId, artifactUpdate.contextId)
@@ -81,7 +86,7 @@ export class TaskView {
   }
 
   /** What the task asks its caller. */
-  get question(): Question | undefined {
+  get question(): WireQuestion | undefined {
     const message = this.#status?.message
     return message === undefined ? undefined : (fromQuestionMessage(message) ?? { message: this.statusText })
   }

@@ -34,7 +34,7 @@ async function askTerminal(question: Question, signal: AbortSignal): Promise<Jso
   // In raw mode a Ctrl-C is a character, and no signal comes.
   reader.on('SIGINT', () => process.kill(process.pid, 'SIGINT'))
   try {
-    process.stderr.write(`${stripControls(question.message)}\n`)
+    for (const line of linesOf(question)) process.stderr.write(`${stripControls(line)}\n`)
     if (schema !== undefined) process.stderr.write(`(${shapeOf(schema)})\n`)
     for (;;) {
       const { value, issues } = toAnswer(await reader.question('> ', { signal }), schema)
@@ -46,7 +46,17 @@ async function askTerminal(question: Question, signal: AbortSignal): Promise<Jso
   }
 }
 
-function schemaOf({ schema }: Question): JsonSchema | undefined {
+/** What is asked. Of a language model, what it is told to be, too. */
+function linesOf({ message, sampling }: Question): string[] {
+  if (sampling === undefined) return [message]
+  const { systemPrompt } = sampling
+  const before = typeof systemPrompt === 'string' ? [`(as: ${systemPrompt})`] : []
+  return ['The tool asks a language model. Answer in its place:', ...before, message]
+}
+
+function schemaOf({ schema, sampling }: Question): JsonSchema | undefined {
+  // A text will do where a model is asked.
+  if (sampling !== undefined) return undefined
   // That of a peer came over the wire.
   return schema === undefined || isStandardSchema(schema) ? undefined : schema
 }
