@@ -65,6 +65,31 @@ export const toolWithProgress = defineTool({
   },
 })
 
+export const toolWithLogging = defineTool({
+  name: 'test_tool_with_logging',
+  description: 'Logs.',
+  input: nothing,
+  async run(_params, { notice }) {
+    for (const data of ['Tool execution started', 'Tool processing data', 'Tool execution completed']) {
+      notice({ level: 'info', data })
+      await wait(50)
+    }
+    return 'Done.'
+  },
+})
+
+export const sampling = defineTool({
+  name: 'test_sampling',
+  description: 'Asks the language model of its caller.',
+  input: { type: 'object', properties: { prompt: { type: 'string' } }, required: ['prompt'] },
+  async run({ prompt }, { ask }) {
+    const messages = [{ role: 'user', content: { type: 'text', text: prompt } }]
+    const schema = { type: 'object', required: ['content'] }
+    const { content } = await ask({ message: prompt, schema, sampling: { messages, maxTokens: 100 } })
+    return `LLM response: ${content.text}`
+  },
+})
+
 export const errorHandling = defineTool({
   name: 'test_error_handling',
   description: 'Always fails.',
