@@ -97,7 +97,8 @@ const formats = new Set<Json | undefined>(['email', 'uri', 'date', 'date-time'])
 
 function textField(schema: JsonObject, about: JsonObject): Field {
   const options = titled(schema['oneOf'])
-  if (options !== undefined) return { schema: { ...about, type: 'string', oneOf: options }, toValue: same }
+  if (options !== undefined)
+    return { schema: { ...about, type: 'string', oneOf: options, ...pick(schema, ['default']) }, toValue: same }
   const format = formats.has(schema['format']) ? pick(schema, ['format']) : {}
   const limits = pick(schema, ['minLength', 'maxLength'], 'number')
   return { schema: { ...about, type: 'string', ...limits, ...format, ...pick(schema, ['default']) }, toValue: same }
@@ -107,13 +108,15 @@ function textField(schema: JsonObject, about: JsonObject): Field {
 function listField(schema: JsonObject, about: JsonObject): Field | undefined {
   const { items } = schema
   if (!isObject(items)) return undefined
-  const limits = pick(schema, ['minItems', 'maxItems'], 'number')
+  const { default: preset } = schema
+  const isPreset = Array.isArray(preset) && preset.every((each) => typeof each === 'string')
+  const more = { ...pick(schema, ['minItems', 'maxItems'], 'number'), ...(isPreset ? { default: preset } : {}) }
   const options = titled(items['anyOf'] ?? items['oneOf'])
   if (options !== undefined)
-    return { schema: { ...about, type: 'array', ...limits, items: { anyOf: options } }, toValue: same }
+    return { schema: { ...about, type: 'array', ...more, items: { anyOf: options } }, toValue: same }
   const choices: unknown = items['enum']
   if (!Array.isArray(choices) || !choices.every((each) => typeof each === 'string')) return undefined
-  return { schema: { ...about, type: 'array', ...limits, items: { type: 'string', enum: choices } }, toValue: same }
+  return { schema: { ...about, type: 'array', ...more, items: { type: 'string', enum: choices } }, toValue: same }
 }
 
 /** One of some values. Forms offer texts, so any other value is offered as its JSON. */

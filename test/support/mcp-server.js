@@ -37,7 +37,10 @@ const own = {
   },
   ask: {
     description: 'Asks.',
-    inputSchema: { type: 'object', properties: { message: { type: 'string' }, url: { type: 'string' } } },
+    inputSchema: {
+      type: 'object',
+      properties: { message: { type: 'string' }, url: { type: 'string' }, prompt: { type: 'string' } },
+    },
   },
   who: {
     description: 'Tells the variable or header.',
@@ -46,7 +49,10 @@ const own = {
   child: { description: 'Starts a process that outlives its parent.', inputSchema: noParams },
   leave: { description: 'Ends the process.', inputSchema: noParams },
   notify: { description: 'Tells that the list has changed.', inputSchema: noParams },
-  shout: { description: 'Logs.', inputSchema: { type: 'object', properties: { text: { type: 'string' } } } },
+  shout: {
+    description: 'Logs.',
+    inputSchema: { type: 'object', properties: { text: {}, level: { type: 'string' }, lines: { type: 'integer' } } },
+  },
 }
 
 /** `state()` gives `{tools?: [], only?: true, fail?: true, pages?: n, circle?: true}`; `who(variable, extra)` what `who` says. */
@@ -112,6 +118,15 @@ export function createTestServer({ state, note, who }) {
       case 'typed':
         return given.result
       case 'ask': {
+        if (given.prompt !== undefined) {
+          const messages = [{ role: 'user', content: { type: 'text', text: given.prompt } }]
+          const request = { method: 'sampling/createMessage', params: { messages, systemPrompt: 'Be brief.', maxTokens: 9 } }
+          try {
+            return text(JSON.stringify(await extra.sendRequest(request, (await schemas()).CreateMessageResultSchema)))
+          } catch (error) {
+            return text(`refused: ${error.code} ${error.message}`)
+          }
+        }
         const question =
           given.url === undefined
             ? {
@@ -143,7 +158,9 @@ export function createTestServer({ state, note, who }) {
         return text('told')
       case 'shout':
         process.stderr.write(`${String(given.text)}\n`)
-        await server.sendLoggingMessage({ level: 'info', data: given.text })
+        for (let i = 0; i < (given.lines ?? 1); i++) {
+          await server.sendLoggingMessage({ level: given.level ?? 'info', data: given.text, logger: 'shouter' })
+        }
         return text('said')
       default:
         if ((state().tools ?? []).some((tool) => tool?.name === name)) return text(name)
