@@ -185,6 +185,14 @@ describe('listing', () => {
     expect(server.count('list')).toBe(2)
   })
 
+  test('a tool that runs as a task only is left out', async () => {
+    const { servers } = toolsOf({ every: realServer('everything') })
+    await servers.discover('every')
+    expect(servers.status('every').problems).toEqual([
+      { name: 'simulate-research-query', reason: expect.stringContaining('task') as unknown },
+    ])
+  })
+
   const badTools: [string, Record<string, unknown>, RegExp][] = [
     ['an input schema that is no object', { inputSchema: { type: 'string' } }, /input schema .* must be "object"/],
     ['no input schema', {}, /input schema/],

@@ -60,6 +60,9 @@ function toInfo(given: unknown, taken: ReadonlyMap<string, unknown>): McpToolInf
   if (input.length > 0) return `its input schema is wrong: ${describeIssues(input)}`
   const output = outputSchema === undefined || outputSchema === null ? [] : checkSchema(outputSchema)
   if (output.length > 0) return `its output schema is wrong: ${describeIssues(output)}`
+  const execution = isObject(given['execution']) ? given['execution'] : {}
+  if (execution['taskSupport'] === 'required')
+    return 'it only runs as a task of its server, and such tasks are not spoken here'
   const annotations = isObject(given['annotations']) ? given['annotations'] : {}
   const shown = [title, annotations['title']].find((each) => typeof each === 'string' && each !== '') as
     | string
