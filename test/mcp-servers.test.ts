@@ -173,7 +173,7 @@ describe('listing', () => {
     const { servers } = toolsOf({ test: server.options })
     await servers.discover('test')
     expect(servers.list().map(({ name }) => name)).toContain('test.shout')
-    expect(new Set(servers.list()).size).toBe(14)
+    expect(new Set(servers.list()).size).toBe(15)
     expect(server.count('list')).toBe(5)
   })
 
@@ -222,7 +222,7 @@ describe('listing', () => {
     expect(failure).toMatchObject({ code: 'not_found' })
     expect(failure.message).toMatch(reason)
     expect(await call('test.echo', { value: 1 })).toBe('1')
-    expect(servers.status('test')).toMatchObject({ state: 'ok', tools: 14 })
+    expect(servers.status('test')).toMatchObject({ state: 'ok', tools: 15 })
     expect(servers.status('test').problems).toEqual([{ name: 'bad', reason: expect.stringMatching(reason) as unknown }])
     expect(servers.list().map(({ name }) => name)).not.toContain('test.bad')
     expect(log()).toMatch(/test\.bad.* cannot be used/)
@@ -243,13 +243,13 @@ describe('listing', () => {
     server.set({ tools })
     const { servers, call } = toolsOf({ test: server.options })
     expect(await call('test.with.dots and spaces')).toBe('with.dots and spaces')
-    expect(servers.status('test')).toMatchObject({ tools: 15 })
+    expect(servers.status('test')).toMatchObject({ tools: 16 })
     expect(servers.status('test').problems?.map(({ name }) => name)).toEqual([
-      '#15',
       '#16',
       '#17',
       '#18',
       '#19',
+      '#20',
       'echo',
     ])
   })
@@ -318,7 +318,7 @@ describe('listing', () => {
         .filter(({ name }) => name.startsWith('some.'))
         .map(({ name }) => name),
     ).toEqual(['some.echo', 'some.hold'])
-    expect(servers.status('all').tools).toBe(13)
+    expect(servers.status('all').tools).toBe(14)
     expect((await fail('all.echo')).message).toContain('left out by the configuration')
   })
 })
@@ -447,12 +447,34 @@ describe('questions with several calls under way', () => {
 
   test('on a pipe one waits until the other calls have ended, and new calls wait behind it', async () => {
     const server = await stdioServer()
+    const { call, tools, log } = toolsOf({ test: server.options })
+    await tools.resolve('test.ask')
+    const slow = call('test.later', { ms: 500 })
+    const notes: string[] = []
+    const answer = async () => {
+      notes.push(...server.notes())
+      return { colour: 'red' }
+    }
+    const asking = call('test.ask', {}, { ask: answer })
+    await until(() => log().includes('waits until it is clear whose it is'), 'the question to wait')
+    expect(await call('test.echo', { value: 1 })).toBe('1')
+    expect(await asking).toBe('{"action":"accept","content":{"colour":"red"}}')
+    expect(await slow).toBe('now')
+    expect(notes).toContain('answered later')
+    expect(notes).not.toContain('call echo')
+  })
+
+  test('on a pipe two that ask at once never get the question of the other', async () => {
+    const server = await stdioServer()
     const { call, tools } = toolsOf({ test: server.options })
     await tools.resolve('test.ask')
-    const slow = call('test.big', { bytes: 30_000_000 })
-    const asking = call('test.ask', {}, { ask: async () => ({ colour: 'red' }) })
-    expect(await asking).toBe('{"action":"accept","content":{"colour":"red"}}')
-    expect(await slow).toHaveLength(30_000_000)
+    const asking = ['ada', 'bob'].map((who) =>
+      call('test.ask', { message: who }, { ask: async ({ message }) => ({ colour: `${message} by ${who}` }) }),
+    )
+    const answers = await Promise.all(asking)
+    expect(answers.filter((each) => each === '{"action":"cancel"}')).toHaveLength(1)
+    const [answered] = answers.filter((each) => each !== '{"action":"cancel"}')
+    expect(answered).toMatch(/"(ada by ada|bob by bob)"/)
   })
 
   test('on a pipe nobody is asked what another call may have asked', async () => {
@@ -518,6 +540,20 @@ describe('a server that is gone', () => {
     expect(pidOf(space)).not.toBe(first)
     // Another process may have other tools.
     await until(() => server.count('list') === 2, 'the tools to be listed again')
+  })
+
+  test('again and again is left alone for a while', async () => {
+    const server = await stdioServer()
+    const space = toolsOf({ test: server.options })
+    for (let i = 0; i < 11; i++) {
+      await space.call('test.echo', { value: i })
+      process.kill(pidOf(space), 'SIGKILL')
+      await until(() => healthOf(space)?.state === 'down', 'the server to be down')
+    }
+    const failure = await space.fail('test.echo', { value: 0 })
+    expect(failure).toMatchObject({ code: 'unavailable', retryable: true })
+    expect(failure.retryAfterMs).toBeLessThanOrEqual(60_000)
+    expect(server.pids()).toHaveLength(11)
   })
 
   test('that leaves by itself says how', async () => {

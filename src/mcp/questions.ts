@@ -92,7 +92,11 @@ export class Questions {
   }
 
   async #findAsker(): Promise<Asked | undefined> {
-    if (this.#calls.size > 1 && !this.#isUnsure()) await this.#alone()
+    if (this.#calls.size > 1 && !this.#isUnsure()) {
+      const about = { server: this.#server, calls: this.#calls.size }
+      this.#log.debug(about, 'A question of an MCP server waits until it is clear whose it is.')
+      await this.#alone()
+    }
     if (this.#isUnsure()) return undefined
     const [only, ...others] = this.#calls
     return others.length === 0 ? only : undefined
