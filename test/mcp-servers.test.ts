@@ -323,41 +323,29 @@ describe('listing', () => {
   })
 })
 
-/** What a call does is the same over each transport. */
-describe.each([
+type Start = () => Promise<TestServer>
+
+const withSessions: [string, Start][] = [
   ['stdio', () => stdioServer()],
   ['streamable HTTP', () => httpServer()],
-  ['the old SSE', () => httpServer({ sse: true })],
+  [
+    'the old SSE',
+    async () => {
+      const server = await httpServer({ sse: true })
+      return { ...server, options: { ...server.options, type: 'sse' } }
+    },
+  ],
+]
+const transports: [string, Start][] = [
+  ...withSessions,
   ['streamable HTTP without sessions', () => httpServer({ stateless: true })],
-])('a call over %s', (name, start) => {
-  const options = (server: TestServer): McpServerOptions =>
-    name === 'the old SSE' ? { ...server.options, type: 'sse' } : server.options
+]
 
-  test('is cancelled at the server, and ends at once', async () => {
-    // Without a session no other request reaches the call; it is known only by its stream.
-    if (name === 'streamable HTTP without sessions') return
-    const server = await start()
-    const { fail, call } = toolsOf({ test: options(server) })
-    const stop = new AbortController()
-    const failing = fail('test.hold', {}, { signal: stop.signal })
-    await server.heard('holding hold')
-    stop.abort()
-    expect(await within(failing, 'the end of the call')).toMatchObject({ code: 'canceled' })
-    await server.heard('cancelled hold')
-    expect(await call('test.echo', { value: [1] })).toBe('[1]')
-  })
-
-  test('ends at its deadline, and the server hears of it', async () => {
-    if (name === 'streamable HTTP without sessions') return
-    const server = await start()
-    const { fail } = toolsOf({ test: { ...options(server), timeoutMs: 300 } })
-    expect(await fail('test.hold')).toMatchObject({ code: 'timeout' })
-    await server.heard('cancelled hold')
-  })
-
+/** What a call does is the same over each transport. */
+describe.each(transports)('a call over %s', (_name, start) => {
   test('tells its progress', async () => {
     const server = await start()
-    const { tools } = toolsOf({ test: options(server) })
+    const { tools } = toolsOf({ test: server.options })
     const events: ToolEvent[] = []
     for await (const event of tools.stream('test.steps', { n: 3 })) events.push(event)
     expect(events.at(-1)).toEqual({ type: 'result', result: 'done' })
@@ -367,7 +355,7 @@ describe.each([
 
   test('fails as the server says', async () => {
     const server = await start()
-    const { fail } = toolsOf({ test: options(server) })
+    const { fail } = toolsOf({ test: server.options })
     expect(await fail('test.fail', { text: 'No such colour.' })).toMatchObject({
       code: 'tool_failed',
       message: 'No such colour.',
@@ -385,16 +373,37 @@ describe.each([
 
   test('brings large results, many at once', async () => {
     const server = await start()
-    const { call } = toolsOf({ test: options(server) })
+    const { call } = toolsOf({ test: server.options })
     const bytes = 3_000_000
     const results = await Promise.all(Array.from({ length: 4 }, () => call('test.big', { bytes })))
     expect(results.map((result) => (result as string).length)).toEqual([bytes, bytes, bytes, bytes])
   })
+})
+
+/** Without a session no second request finds the call that it is about. */
+describe.each(withSessions)('a call over %s, within its session,', (_name, start) => {
+  test('is cancelled at the server, and ends at once', async () => {
+    const server = await start()
+    const { fail, call } = toolsOf({ test: server.options })
+    const stop = new AbortController()
+    const failing = fail('test.hold', {}, { signal: stop.signal })
+    await server.heard('holding hold')
+    stop.abort()
+    expect(await within(failing, 'the end of the call')).toMatchObject({ code: 'canceled' })
+    await server.heard('cancelled hold')
+    expect(await call('test.echo', { value: [1] })).toBe('[1]')
+  })
+
+  test('ends at its deadline, and the server hears of it', async () => {
+    const server = await start()
+    const { fail } = toolsOf({ test: { ...server.options, timeoutMs: 300 } })
+    expect(await fail('test.hold')).toMatchObject({ code: 'timeout' })
+    await server.heard('cancelled hold')
+  })
 
   test('asks its own caller', async () => {
-    if (name === 'streamable HTTP without sessions') return
     const server = await start()
-    const { call } = toolsOf({ test: options(server) })
+    const { call } = toolsOf({ test: server.options })
     const asked: unknown[] = []
     const answer = (given: Json) => ({
       ask: async (question: unknown) => {
