@@ -23,16 +23,20 @@ export interface Problem {
   readonly reason: string
 }
 
+/** What a server lists, taken apart. */
+export interface Listing {
+  readonly tools: ReadonlyMap<string, McpToolInfo>
+  /** The tools that cannot be used, and why. */
+  readonly problems: readonly Problem[]
+}
+
 /** Most tools that are taken from one server. */
 const maxTools = 10_000
 /** Most problems that are kept. */
 const maxProblems = 1_000
 
 /** Takes a listing apart. `wants` says which tools are looked at, by name. */
-export function readListing(
-  listed: readonly unknown[],
-  wants: (name: string) => boolean,
-): { readonly tools: ReadonlyMap<string, McpToolInfo>; readonly problems: readonly Problem[] } {
+export function readListing(listed: readonly unknown[], wants: (name: string) => boolean): Listing {
   const tools = new Map<string, McpToolInfo>()
   const problems: Problem[] = []
   for (const [index, given] of listed.entries()) {
