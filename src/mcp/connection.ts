@@ -17,7 +17,14 @@ import { isToolLogLevel, type ToolLog } from '../protocol/tool-call.ts'
 import { cleanText } from '../tools/foreign.ts'
 import { clip } from '../tools/value.ts'
 import { Calls, type McpCall } from './calls.ts'
-import { connectionLost, SessionLost, toMcpFailure, type ErrorPlace } from './call-errors.ts'
+import {
+  connectionLost,
+  SessionLost,
+  StatusFailure,
+  toMcpFailure,
+  withoutSecrets,
+  type ErrorPlace,
+} from './call-errors.ts'
 import { createSseTransport, HttpTransport, statusOf } from './http-transport.ts'
 import { Questions } from './questions.ts'
 import type { HttpSettings, ServerSettings } from './server-options.ts'
@@ -78,7 +85,7 @@ export class Connection {
     try {
       return await Connection.#open(options, 'http', signal)
     } catch (error) {
-      const status = error instanceof ConvokeError ? statusOf(error.cause) : undefined
+      const status = error instanceof StatusFailure ? error.status : undefined
       // The specification's own way to tell an old server: it does not take the POST. These say something else.
       const isOld = status !== undefined && status >= 400 && status < 500 && ![401, 403, 408, 429].includes(status)
       if (!isOld || signal.aborted) throw error
@@ -242,7 +249,8 @@ export class Connection {
   #carryHttp(kind: Carrier['name'], settings: HttpSettings): Carrier {
     const { connectTimeoutMs } = this.#options.settings
     const fetch = createGuardedFetch({ allowPrivate: settings.allowPrivate, connectTimeoutMs })
-    const onLost = (error: Error): void => this.#lost(connectionLost(this.#place(undefined), error))
+    const onLost = (error: Error): void =>
+      this.#lost(connectionLost(this.#place(undefined), withoutSecrets(error, this.#options.redact)))
     const release = (): Promise<void> => fetch.close()
     if (kind === 'sse') return { transport: createSseTransport(settings, fetch, onLost), name: 'sse', release }
     const http = new HttpTransport(settings, fetch, onLost)
@@ -344,7 +352,7 @@ export class Connection {
   /** The failure of a request. One that says that the connection is of no more use ends it. */
   #failure(error: unknown, tool: McpCall['tool'] | undefined): ConvokeError {
     if (this.#isForgotten(error)) {
-      const lost = new SessionLost(this.#options.settings.id, error)
+      const lost = new SessionLost(this.#options.settings.id, withoutSecrets(error, this.#options.redact))
       this.#lost(lost)
       return lost
     }

@@ -100,6 +100,8 @@ type Open = (signal: AbortSignal) => Promise<TaskEvents | undefined>
 const maxQuestions = 50
 /** With this a host says that its user wants no model asked. */
 const refusedCode = -1
+/** What a tool is told whose question is declined; it may go on without an answer. */
+const decline: JsonObject = { action: 'decline' }
 
 /** The one question of a round: a tool asks one after the other. */
 export const answerKey = 'answer'
@@ -144,7 +146,8 @@ export class HostCall {
       if (!isInterrupted(state) || question === undefined) return this.#run(undefined)
       if (response.kind === 'sampling') return this.#run(this.#answering(response.result as JsonObject))
       if (response.kind !== 'elicit') return this.#run(undefined)
-      if (response.action !== 'accept') return this.#declined()
+      if (response.action === 'decline') return this.#run(this.#answering(decline))
+      if (response.action !== 'accept') return this.#dismissed()
       const content = (response.content ?? {}) as JsonObject
       return this.#run(this.#answering(toForm(question).toAnswer(content)))
     })
@@ -307,7 +310,8 @@ export class HostCall {
     const params = { mode: 'form', message, requestedSchema } as ElicitRequestFormParams
     if (asking.by === 'retry') return this.#askByResult(inputRequired.elicit(params))
     const response = await asking.elicit(params)
-    if (response.action !== 'accept') return { result: await this.#declined() }
+    if (response.action === 'decline') return { value: decline }
+    if (response.action !== 'accept') return { result: await this.#dismissed() }
     return { value: form.toAnswer(response.content ?? {}) }
   }
 
@@ -319,7 +323,7 @@ export class HostCall {
       return { value: (await asking.sample?.(params)) as JsonObject }
     } catch (error) {
       if (!(error instanceof ProtocolError) || error.code !== refusedCode) throw error
-      return { result: await this.#declined() }
+      return { value: decline }
     }
   }
 
@@ -329,10 +333,10 @@ export class HostCall {
   }
 
   /** Nobody answers: a tool that asks cannot go on without. */
-  async #declined(): Promise<CallToolResult> {
+  async #dismissed(): Promise<CallToolResult> {
     const { message } = this.#view.question ?? { message: '' }
     await this.#cancel()
-    return failure(`The tool was stopped, since its question was declined: ${clip(message, 500)}`)
+    return failure(`The tool was stopped, since its question was not answered: ${clip(message, 500)}`)
   }
 
   async #cancelOwn(): Promise<void> {

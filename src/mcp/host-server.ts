@@ -238,12 +238,8 @@ export class HostServer {
     const options = { timeout: this.#options.maxWaitMs, signal: mcpReq.signal }
     return {
       by: 'request',
-      ...(canElicit
-        ? { elicit: (form) => mcpReq.send({ method: 'elicitation/create', params: form }, options) }
-        : {}),
-      ...(canSample
-        ? { sample: (params) => mcpReq.send({ method: 'sampling/createMessage', params }, options) }
-        : {}),
+      ...(canElicit ? { elicit: (form) => mcpReq.send({ method: 'elicitation/create', params: form }, options) } : {}),
+      ...(canSample ? { sample: (params) => mcpReq.send({ method: 'sampling/createMessage', params }, options) } : {}),
     }
   }
 

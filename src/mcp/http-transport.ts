@@ -18,6 +18,8 @@ const maxMessageBytes = 64 * 1024 * 1024
 const maxErrorBytes = 64 * 1024
 /** A server may say how soon its stream is to be opened again; no sooner than this. */
 const fewestReopenMs = 500
+/** How long a stream may take to end behind the answer of its call. */
+const lingerMs = 1_000
 /** How long the end of an abandoned session may take. */
 const terminateMs = 2_000
 
@@ -32,6 +34,8 @@ export class HttpTransport implements Transport {
   readonly #main: StreamableHTTPClientTransport
   /** The streams of calls under way, by the ids of their requests. */
   readonly #calls = new Map<RequestId, CallStream>()
+  /** Those, and the streams of calls that have ended a moment ago. */
+  readonly #streams = new Set<CallStream>()
   /** By which call's stream a request of the server came. */
   readonly #askers = new Map<RequestId, RequestId>()
   #speaker: RequestId | undefined
@@ -86,6 +90,8 @@ export class HttpTransport implements Transport {
     const { id } = message
     const stream = new CallStream(id, this.#url, this.#fetch, this.#main.sessionId, this.#version)
     this.#calls.set(id, stream)
+    this.#streams.add(stream)
+    stream.onGone = () => this.#streams.delete(stream)
     stream.onMessage = (incoming) => {
       if ('method' in incoming && 'id' in incoming) this.#askers.set(incoming.id, id)
       this.#speaker = id
@@ -112,7 +118,7 @@ export class HttpTransport implements Transport {
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
-    for (const id of [...this.#calls.keys()]) this.endCall(id)
+    for (const stream of [...this.#streams]) stream.close()
     await this.#main.close()
     this.onclose?.()
   }
@@ -122,17 +128,23 @@ export class HttpTransport implements Transport {
 class CallStream {
   onMessage: (message: JSONRPCMessage) => void = () => {}
   onError: (error: Error) => void = () => {}
+  /** Hears that nothing of it is left. */
+  onGone: () => void = () => {}
   readonly #id: RequestId
   readonly #transport: StreamableHTTPClientTransport
   #isAnswered = false
+  /** There is a body that has not ended. */
+  #isOpen = false
   /** The server has given the stream a position: the SDK opens it again where it is cut. */
   #isResumable = false
+  #lingering: NodeJS.Timeout | undefined
 
   constructor(id: RequestId, url: URL, fetch: FetchLike, sessionId: string | undefined, version: string | undefined) {
     this.#id = id
     const watched: FetchLike = async (target, init) => {
       const response = await fetch(target, init)
       if (response.body === null || !isEventStream(response)) return response
+      this.#isOpen = true
       return new Response(
         whenRead(response.body, () => this.#streamEnded()),
         response,
@@ -162,12 +174,22 @@ class CallStream {
     })
   }
 
+  /** The call is over. Behind its answer the server ends the stream; to cut it would cost the connection. */
   end(): void {
+    if (this.#isAnswered && this.#isOpen) this.#lingering = setTimeout(() => this.close(), lingerMs).unref()
+    else this.close()
+  }
+
+  close(): void {
     this.#isAnswered = true
+    clearTimeout(this.#lingering)
     void this.#transport.close()
+    this.onGone()
   }
 
   #streamEnded(): void {
+    this.#isOpen = false
+    if (this.#lingering !== undefined) return this.close()
     // What was read last is still on its way through the SDK's streams, which take turns but no timers.
     setImmediate(() => {
       if (!this.#isResumable) this.#lose()

@@ -57,8 +57,8 @@ export class Questions {
   /** The one call under way; undefined where there are others, or a call was stopped that may still have a say. */
   get only(): Asked | undefined {
     if (this.#isUnsure()) return undefined
-    const [only, ...others] = this.#calls
-    return others.length === 0 ? only : undefined
+    const [only] = this.#calls
+    return this.#calls.size > 1 ? undefined : only
   }
 
   /** A promise where a new call has to wait, because a question looks for its own. An abort ends the wait. */
@@ -147,22 +147,25 @@ export class Questions {
   }
 
   async #findAsker(): Promise<Asked | undefined> {
-    if (this.#calls.size > 1 && !this.#isUnsure()) await this.#alone()
-    return this.only
+    if (this.#calls.size <= 1 || this.#isUnsure()) return this.only
+    const about = { server: this.#server, calls: this.#calls.size }
+    this.#log.debug(about, 'A question of an MCP server waits until it is clear whose it is.')
+    return await this.#alone()
   }
 
   #isUnsure(): boolean {
     return performance.now() - this.#lastStop < echoMs
   }
 
-  /** Resolves when at most one call is left, or that is not to be expected. */
-  #alone(): Promise<void> {
+  /** Resolves with the one call that is left, or with undefined where that is not to be expected. */
+  #alone(): Promise<Asked | undefined> {
     return new Promise((resolve) => {
       const done = (): void => {
         clearTimeout(timer)
         this.#waiting.delete(look)
+        // Before the calls that were held begin.
+        resolve(this.only)
         if (this.#waiting.size === 0) for (const start of this.#held.splice(0)) start()
-        resolve()
       }
       const look = (): void => {
         if (this.#calls.size <= 1 || this.#isUnsure()) done()

@@ -8,6 +8,7 @@ import { describeIssues } from '../tools/issues.ts'
 import { compile } from '../tools/schema.ts'
 import { isStandardSchema, jsonSchemaOf, refineWith } from '../tools/standard.ts'
 import type { Question } from '../tools/tool.ts'
+import { clip } from '../tools/value.ts'
 
 /**
  * The answer: with a schema, a value that fits it (text that is JSON counts as the JSON where the text itself does not
@@ -17,7 +18,11 @@ import type { Question } from '../tools/tool.ts'
 export async function ask(question: Question, toolName: string, work: WorkContext): Promise<Json> {
   const { message, schema, sampling } = question
   const more = sampling === undefined ? {} : { sampling }
-  if (schema === undefined) return fromAnswerMessage(await work.ask(toQuestionMessage({ message, ...more }, toolName)))
+  if (schema === undefined) {
+    const answer = fromAnswerMessage(await work.ask(toQuestionMessage({ message, ...more }, toolName)))
+    if (isDecline(answer)) throw declined(message)
+    return answer
+  }
   const standard = isStandardSchema(schema) ? schema : undefined
   const json: JsonObject = standard === undefined ? (schema as JsonObject) : jsonSchemaOf(standard, 'input')
   // The question may be one that a peer asks.
@@ -25,9 +30,11 @@ export async function ask(question: Question, toolName: string, work: WorkContex
   validator.prepare()
   let text = message
   for (;;) {
-    const answer = fromAnswerMessage(await work.ask(toQuestionMessage({ message: text, schema: json, ...more }, toolName)))
+    const answer = fromAnswerMessage(
+      await work.ask(toQuestionMessage({ message: text, schema: json, ...more }, toolName)),
+    )
     // Any text would do as a model's.
-    if (sampling !== undefined && isDecline(answer)) throw declined()
+    if (sampling !== undefined && isDecline(answer)) throw declined(message)
     let issues: readonly Issue[] = []
     for (const candidate of readings(answer, sampling !== undefined)) {
       issues = validator.validate(candidate)
@@ -38,13 +45,13 @@ export async function ask(question: Question, toolName: string, work: WorkContex
       issues = refined.issues
     }
     // What MCP hosts say, and nodes between us and one.
-    if (isDecline(answer)) throw declined()
+    if (isDecline(answer)) throw declined(message)
     text = `${message} The answer did not fit: ${describeIssues(issues)}`
   }
 }
 
-function declined(): ConvokeError {
-  return new ConvokeError('rejected', 'The caller declined to answer.')
+function declined(message: string): ConvokeError {
+  return new ConvokeError('rejected', `The caller declined to answer: ${clip(message, 500)}`)
 }
 
 function isDecline(answer: Json): boolean {

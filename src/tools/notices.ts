@@ -1,5 +1,6 @@
 /** What a tool says for its caller's log, on its way there: not too much of it, and no line too long. */
 import { ConvokeError } from '../base/errors.ts'
+import { isObject } from '../base/json.ts'
 import { isToolLogLevel, toolLogLevels, type ToolLog } from '../protocol/tool-call.ts'
 import { describeIssues } from './issues.ts'
 import { clip, excerpt, findNotJson } from './value.ts'
@@ -10,6 +11,8 @@ const secondMs = 1_000
 /** Of a text, or of JSON as text. */
 const maxChars = 8_000
 const maxLogger = 200
+/** In the data of the line that tells what was left out. */
+const leftOutKey = 'left_out'
 
 /** Takes a line; false where there is no room for it. The last one of a call is to be taken in any case. */
 export type SendLog = (log: ToolLog, isLast: boolean) => boolean
@@ -34,7 +37,7 @@ export class Notices {
       this.#lines++
       return
     }
-    this.#leftOut++
+    this.#leftOut += leftOutBefore(log) ?? 1
     this.#timer ??= setTimeout(() => this.#beginAnew(), secondMs).unref()
   }
 
@@ -56,10 +59,15 @@ export class Notices {
 
   #tell(isLast: boolean): void {
     if (this.#leftOut === 0) return
-    const lines = this.#leftOut === 1 ? '1 line was' : `${this.#leftOut} lines were`
-    const data = `${lines} left out: a tool may log ${maxLines} in a second.`
+    const data = { [leftOutKey]: this.#leftOut, reason: `A tool may log ${maxLines} lines in a second.` }
     if (this.#send({ level: 'warning', data }, isLast)) this.#leftOut = 0
   }
+}
+
+/** How many lines a line stands for that an earlier node of a chain has left out: they are not to be lost with it. */
+function leftOutBefore({ data }: ToolLog): number | undefined {
+  const count = isObject(data) ? data[leftOutKey] : undefined
+  return typeof count === 'number' && Number.isSafeInteger(count) && count > 0 ? count : undefined
 }
 
 /** A copy, cut to what may leave: the tool may go on with its object. */

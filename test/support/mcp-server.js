@@ -48,6 +48,10 @@ const own = {
   },
   child: { description: 'Starts a process that outlives its parent.', inputSchema: noParams },
   leave: { description: 'Ends the process.', inputSchema: noParams },
+  later: {
+    description: 'Answers after so many milliseconds.',
+    inputSchema: { type: 'object', properties: { ms: { type: 'integer' } } },
+  },
   notify: { description: 'Tells that the list has changed.', inputSchema: noParams },
   shout: {
     description: 'Logs.',
@@ -120,7 +124,10 @@ export function createTestServer({ state, note, who }) {
       case 'ask': {
         if (given.prompt !== undefined) {
           const messages = [{ role: 'user', content: { type: 'text', text: given.prompt } }]
-          const request = { method: 'sampling/createMessage', params: { messages, systemPrompt: 'Be brief.', maxTokens: 9 } }
+          const request = {
+            method: 'sampling/createMessage',
+            params: { messages, systemPrompt: 'Be brief.', maxTokens: 9 },
+          }
           try {
             return text(JSON.stringify(await extra.sendRequest(request, (await schemas()).CreateMessageResultSchema)))
           } catch (error) {
@@ -150,6 +157,10 @@ export function createTestServer({ state, note, who }) {
         const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1e6)'], { stdio: 'inherit' })
         return text(String(child.pid))
       }
+      case 'later':
+        await new Promise((resolve) => setTimeout(resolve, given.ms))
+        note('answered later')
+        return text('now')
       case 'leave':
         process.exit(3)
         break

@@ -101,6 +101,8 @@ export interface HttpTestServer extends TestServer {
   readonly url: string
   /** Requests as they came: `POST tools/list`, `GET`, `DELETE`. */
   readonly requests: readonly { readonly line: string; readonly headers: IncomingHttpHeaders }[]
+  /** How many connections were ever taken in. */
+  readonly connections: () => number
   /** How many sessions there are. */
   readonly sessions: () => number
   /** Forgets all sessions, as a server does that was started anew. */
@@ -174,6 +176,8 @@ export async function httpServer(options: HttpTestServerOptions = {}): Promise<H
       await (options.sse === true ? old : streamable)(request, response, body)
     })()
   })
+  let connections = 0
+  server.on('connection', () => connections++)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   cleanup(async () => {
@@ -196,6 +200,7 @@ export async function httpServer(options: HttpTestServerOptions = {}): Promise<H
         () => `the server to note "${note}"; it noted ${notes.join(', ')}`,
       ),
     pids: () => [],
+    connections: () => connections,
     sessions: () => sessions.size + streams.size,
     forget: () => sessions.clear(),
     refuse: (status) => (refusal = status),
