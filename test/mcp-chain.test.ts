@@ -130,7 +130,8 @@ describe('a host at the other end of the chain', () => {
     })
     expect(passed?.inputSchema).toMatchObject({ properties: sum?.inputSchema.properties, required: ['a', 'b'] })
 
-    expect(textOf(await call(host, 'bob__files__read_text_file', { path: join(files, 'a.txt') }))).toBe('read me')
+    const read = await call(host, 'bob__files__read_text_file', { path: join(files, 'a.txt') })
+    expect(read.structuredContent).toEqual({ content: 'read me' })
     const calls: [string, Record<string, unknown>][] = [
       ['echo', { message: 'hello' }],
       ['get-tiny-image', {}],
@@ -166,8 +167,8 @@ describe('a host at the other end of the chain', () => {
       ]),
     })
     const failed = await call(host, 'bob__test__fail', { text: 'The disk is full.' })
-    expect(failureOf(failed)).toMatchObject({ code: 'tool_failed', message: 'The disk is full.' })
-    expect(textOf(failed)).toBe('The disk is full.')
+    expect(failureOf(failed)).toMatchObject({ code: 'tool_failed', message: 'bob.test.fail: The disk is full.' })
+    expect(textOf(failed)).toBe('bob.test.fail: The disk is full.')
     expect(server.count('call fail')).toBe(1)
     const denied = await call(host, 'bob__files__read_text_file', { path: '/etc/passwd' })
     expect(failureOf(denied)).toMatchObject({ code: 'tool_failed', message: expect.stringContaining('Access denied') })
@@ -414,15 +415,18 @@ describe('mcporter, a real host program', () => {
         ended: running.catch((error: unknown) => error as { stdout: string; stderr: string }),
       }
     }
-    const listed = await run('list', '--schema').ended
+    const [listed, read, refused] = await Promise.all([
+      run('list', '--schema').ended,
+      run('call', 'bob__files__read_text_file', `path=${join(files, 'a.txt')}`).ended,
+      run('call', 'bob__test__steps', 'n=many', '--output', 'json').ended,
+    ])
     expect(listed.stdout).toContain('bob__files__read_text_file')
     expect(listed.stdout).toContain('bob__test__echo')
-    const read = await run('call', 'bob__files__read_text_file', `path=${join(files, 'a.txt')}`).ended
     expect(read.stdout).toContain('read me')
-    const refused = await run('call', 'bob__test__steps', 'n=many', '--output', 'json').ended
     expect(refused.stdout + refused.stderr).toContain('integer')
     const held = run('call', 'bob__test__hold')
-    await server.heard('holding hold')
+    // Three programs start one behind the other, and the machine may be busy.
+    await vi.waitUntil(() => server.count('holding hold') > 0, { timeout: 40_000, interval: 10 })
     held.child.kill('SIGTERM')
     await held.ended
     await server.heard('cancelled hold')
