@@ -20,16 +20,20 @@ import {
   fromAnswerMessage,
   fromChunkArtifact,
   fromErrorMessage,
+  fromLogMetadata,
   fromProgressMetadata,
+  fromQuestionMessage,
   fromResultArtifact,
   readToolCall,
   toCallMessage,
   toChunkArtifact,
   toErrorMessage,
+  toLogMetadata,
   toProgressMetadata,
   toQuestionMessage,
   toResultArtifact,
   type ToolCall,
+  type ToolLog,
   type Chunk,
   type ToolValue,
 } from '../dist/protocol/tool-call.js'
@@ -81,6 +85,7 @@ const names = [
   'card',
   'calls',
   'progress',
+  'log',
   'chunks',
   'results',
   'rejected',
@@ -88,6 +93,7 @@ const names = [
   'failed',
   'canceled',
   'question',
+  'sampling',
   'streams',
   'attempt',
   'push',
@@ -347,6 +353,28 @@ describe('the codec of progress', () => {
   })
 })
 
+describe('the codec of logs', () => {
+  const [golden] = casesOf('log') as [Case]
+
+  test('makes and reads what is on the wire', () => {
+    const logs: ToolLog[] = [
+      { level: 'info', data: 'Looking.' },
+      { level: 'warning', data: { left: 3 }, logger: 'disk' },
+    ]
+    const metadata = eventsOf(golden).flatMap(({ statusUpdate }) => statusUpdate?.metadata ?? [])
+    expect(logs.map(toLogMetadata)).toStrictEqual(metadata)
+    expect(metadata.map((each) => fromLogMetadata(each))).toStrictEqual(logs)
+  })
+
+  test('takes a level that it does not know for info, and reads nothing where nothing is said', () => {
+    const read = (line: Json) => fromLogMetadata({ _tool_log: line })
+    expect(read({ level: 'loud', message: 'x', logger: 3 })).toStrictEqual({ level: 'info', data: 'x' })
+    expect(read({ level: 'error', data: null })).toStrictEqual({ level: 'error', data: null })
+    for (const line of [{ level: 'info' }, 'x', null, [1]]) expect(read(line)).toBeUndefined()
+    expect(fromLogMetadata(undefined)).toBeUndefined()
+  })
+})
+
 describe('the codec of failures', () => {
   const golden = ['rejected', 'failed', 'canceled'].flatMap(casesOf).filter(isRpc)
 
@@ -379,6 +407,15 @@ describe('the codec of questions', () => {
     const message = taskOf(golden).status.message as Message
     const question = message.metadata?.['_tool_question'] as { [key: string]: { [key: string]: Json } } | undefined
     const made = toQuestionMessage({ message: 'What is your name?', schema: question?.['schema'] ?? {} }, 'survey')
+    expect({ ...made, messageId: '<id>' }).toStrictEqual(message)
+  })
+
+  test('makes and reads the question for a language model', () => {
+    const [asked] = casesOf('sampling') as [Case]
+    const message = taskOf(asked).status.message as Message
+    const question = fromQuestionMessage(message)
+    expect(question).toMatchObject({ message: 'What is 2 + 2?', sampling: { maxTokens: 10 } })
+    const made = toQuestionMessage(question ?? { message: '' }, 'consult')
     expect({ ...made, messageId: '<id>' }).toStrictEqual(message)
   })
 

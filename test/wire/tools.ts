@@ -1,5 +1,5 @@
 /** The tools of the node that answers the golden requests; README.md says in words what each one does. */
-import { Content, ConvokeError, defineTool, type Tool } from '../../dist/index.js'
+import { Content, ConvokeError, defineTool, type JsonObject, type Tool } from '../../dist/index.js'
 
 const nothing = { type: 'object', properties: {}, additionalProperties: false } as const
 
@@ -67,6 +67,33 @@ const survey = defineTool({
   },
 })
 
+const murmur = defineTool({
+  name: 'murmur',
+  description: 'Logs.',
+  input: nothing,
+  traits: { readOnly: true },
+  run(_params, { notice }) {
+    notice({ level: 'info', data: 'Looking.' })
+    notice({ level: 'warning', data: { left: 3 }, logger: 'disk' })
+    return null
+  },
+})
+
+const consult = defineTool({
+  name: 'consult',
+  description: 'Asks a language model.',
+  input: nothing,
+  async run(_params, context) {
+    const sampling = {
+      messages: [{ role: 'user', content: { type: 'text', text: 'What is 2 + 2?' } }],
+      maxTokens: 10,
+    }
+    const schema = { type: 'object', required: ['role', 'content', 'model'] }
+    const answer = (await context.ask({ message: 'What is 2 + 2?', schema, sampling })) as JsonObject
+    return { said: answer['content'] ?? null }
+  },
+})
+
 const hold = defineTool({
   name: 'hold',
   description: 'Never ends by itself.',
@@ -125,4 +152,18 @@ const report = defineTool({
     ]),
 })
 
-export const tools: readonly Tool[] = [echo, countTo, speak, picture, report, survey, hold, fail, outage, lie, secret]
+export const tools: readonly Tool[] = [
+  echo,
+  countTo,
+  speak,
+  picture,
+  report,
+  survey,
+  murmur,
+  consult,
+  hold,
+  fail,
+  outage,
+  lie,
+  secret,
+]
