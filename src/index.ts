@@ -122,6 +122,8 @@ export type {
   Tool,
   ToolContext,
   ToolEvent,
+  ToolLog,
+  ToolLogLevel,
   ToolKind,
   ToolPrompt,
   ToolSpace,

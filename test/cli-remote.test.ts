@@ -69,6 +69,29 @@ const ask = defineTool({
   },
 })
 
+const murmur = defineTool({
+  name: 'murmur',
+  description: 'Logs.',
+  input: { type: 'object', properties: {} },
+  run(_params, { notice }) {
+    notice({ level: 'notice', data: 'Looking\u001b[2J.' })
+    notice({ level: 'error', data: { left: 3 }, logger: 'disk' })
+    return 'done'
+  },
+})
+
+const consult = defineTool({
+  name: 'consult',
+  description: 'Asks a language model.',
+  input: { type: 'object', properties: {} },
+  run: (_params, context) =>
+    context.ask({
+      message: 'What is 2 + 2?',
+      schema: { type: 'object', properties: { content: { type: 'object' } }, required: ['role', 'content', 'model'] },
+      sampling: { messages: [], maxTokens: 5 },
+    }),
+})
+
 const broken = defineTool({
   name: 'broken',
   description: 'Fails.',
@@ -79,7 +102,7 @@ const broken = defineTool({
 })
 
 function startAlice(options: Partial<NodeOptions> = {}): Promise<Node> {
-  return startNode({ tools: [countTo, echo, bytes, ask, broken], ...options })
+  return startNode({ tools: [countTo, echo, bytes, ask, broken, murmur, consult], ...options })
 }
 
 /** A folder with a configuration that has these peers. */
@@ -108,7 +131,15 @@ describe('convoke tools', () => {
   test('prints the tools with their schemas as JSON, and filters by tag and words', async () => {
     const { url } = await startAlice()
     const all = JSON.parse((await convoke(['tools', url, '-o', 'json'])).stdout) as { name: string }[]
-    expect(all.map(({ name }) => name).toSorted()).toEqual(['ask', 'broken', 'bytes', 'count_to', 'echo'])
+    expect(all.map(({ name }) => name).toSorted()).toEqual([
+      'ask',
+      'broken',
+      'bytes',
+      'consult',
+      'count_to',
+      'echo',
+      'murmur',
+    ])
     expect(all.find(({ name }) => name === 'count_to')).toMatchObject({
       agent_id: 'peer',
       idempotent: true,
@@ -375,6 +406,28 @@ describe('convoke call', () => {
     expect(stderr).toContain(`convoke send -a ${url} --task-id ${taskId} "<reply>"`)
     const { body } = await rpc<{ status: { state: string } }>(url, 'GetTask', { id: taskId })
     expect(body.result?.status.state).toBe('TASK_STATE_INPUT_REQUIRED')
+  })
+
+  test('takes a text for what a language model would have said', async () => {
+    const { url } = await startAlice()
+    const answered = await convoke(['call', url, 'consult', '--answer', 'Four.'])
+    expect(JSON.parse(answered.stdout)).toMatchObject({ role: 'assistant', content: { type: 'text', text: 'Four.' } })
+    const message = { role: 'assistant', content: { type: 'text', text: '4' }, model: 'm-1' }
+    const whole = await convoke(['call', url, 'consult', '--answer', JSON.stringify(message)])
+    expect(JSON.parse(whole.stdout)).toEqual(message)
+  })
+
+  test('writes what a tool logs to stderr, or among its events', async () => {
+    const { url } = await startAlice()
+    const { stdout, stderr } = await convoke(['call', url, 'murmur'])
+    expect(JSON.parse(stdout)).toBe('done')
+    expect(stderr).not.toContain('\u001b')
+    expect(stderr).toMatch(/^notice: Looking.*\nerror: disk: \{"left":3\}\n$/)
+    const lines = (await convoke(['call', url, 'murmur', '--stream', '-o', 'json'])).stdout.trim().split('\n')
+    expect(lines.map((line) => JSON.parse(line) as unknown).slice(0, 2)).toEqual([
+      { type: 'log', level: 'notice', data: 'Looking\u001b[2J.' },
+      { type: 'log', level: 'error', data: { left: 3 }, logger: 'disk' },
+    ])
   })
 
   test('leaves a detached task to the peer, with the command that comes back to it', async () => {

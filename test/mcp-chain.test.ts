@@ -89,7 +89,7 @@ function startDirect(
   { command = '', args = [] }: McpServerOptions,
   capabilities: ClientCapabilities = {},
 ): Promise<Client> {
-  return connect(new StdioClientTransport({ command, args: [...args], stderr: 'ignore' }), capabilities)
+  return connect(new StdioClientTransport({ command, args: args.map(String), stderr: 'ignore' }), capabilities)
 }
 
 async function call(client: Client, name: string, args: Record<string, unknown> = {}): Promise<CallToolResult> {

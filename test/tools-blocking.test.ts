@@ -57,6 +57,11 @@ export const progressOf = ({ kind }, context) => {
   context.progress({ progress: odd[kind] })
 }
 export const progressFn = (params, context) => context.progress({ progress: 1, note: () => {} })
+export const tell = ({ odd }, { notice }) => {
+  notice({ level: 'info', data: { n: 1 } })
+  notice(odd ?? { level: 'error', data: 'two', logger: 'thread' })
+}
+export const tellFn = (params, { notice }) => notice({ level: 'info', data: () => {} })
 export const steady = (params, context) => {
   context.progress({ progress: 1 })
   for (;;) {}
@@ -164,13 +169,13 @@ test('the thread waits for a slow reader', async () => {
   await stream.return()
 })
 
-test('the context in a thread has the call, the caller, progress and log', async () => {
+test('the context in a thread has the call, the caller, progress, notice and log', async () => {
   const { manager, lines } = managerFor({ export: 'look' })
   expect(await manager.call('work', { a: 1 }, { call: { id: 'c1' }, caller: { id: 'ada', scopes: [] } })).toEqual({
     params: { a: 1 },
     call: { id: 'c1' },
     caller: 'ada',
-    keys: ['call', 'caller', 'deadline', 'log', 'progress'],
+    keys: ['call', 'caller', 'deadline', 'log', 'notice', 'progress'],
   })
   expect(lines).toEqual([{ details: {}, message: 'In the thread.' }])
 })
@@ -294,6 +299,21 @@ test('progress with more in it than can be sent fails its call alone', async () 
     message: expect.stringContaining('/note: a function is not JSON'),
   })
   expect(await managerFor().manager.call('work', { n: 2 })).toBe(4)
+})
+
+test('what a thread says for the log of its caller reaches the caller', async () => {
+  const { manager } = managerFor({ export: 'tell' })
+  expect(await eventsOf(manager.stream('work'))).toEqual([
+    { type: 'log', level: 'info', data: { n: 1 } },
+    { type: 'log', level: 'error', data: 'two', logger: 'thread' },
+    { type: 'result', result: null },
+  ])
+  const odd = { level: 'loud', data: 'x' }
+  expect(await failureOf(eventsOf(manager.stream('work', { odd })))).toMatchObject({ code: 'invalid_result' })
+  expect(await failureOf(managerFor({ export: 'tellFn' }).manager.call('work'))).toMatchObject({
+    code: 'tool_failed',
+    message: expect.stringContaining('/data: a function is not JSON'),
+  })
 })
 
 test('progress that the node cannot take ends the call and its thread, not the process', async () => {

@@ -21,6 +21,7 @@ function contextWith(changes: Partial<ToolContext> = {}): ToolContext {
     caller: { id: 'test', scopes: ['*'] },
     call: { id: 'call-1' },
     progress: () => {},
+    notice: () => {},
     ask: unused,
     log: { debug() {}, info() {}, warn() {}, error() {} },
     tools: { call: unused, stream: async function* () {} },

@@ -361,16 +361,18 @@ describe('the codec of logs', () => {
       { level: 'info', data: 'Looking.' },
       { level: 'warning', data: { left: 3 }, logger: 'disk' },
     ]
-    const metadata = eventsOf(golden).flatMap(({ statusUpdate }) => statusUpdate?.metadata ?? [])
+    const metadata = eventsOf(golden).flatMap(({ statusUpdate }) =>
+      statusUpdate?.metadata === undefined ? [] : [statusUpdate.metadata],
+    )
     expect(logs.map(toLogMetadata)).toStrictEqual(metadata)
     expect(metadata.map((each) => fromLogMetadata(each))).toStrictEqual(logs)
   })
 
   test('takes a level that it does not know for info, and reads nothing where nothing is said', () => {
-    const read = (line: Json) => fromLogMetadata({ _tool_log: line })
+    const read = (line: Json): unknown => fromLogMetadata({ _tool_log: line })
     expect(read({ level: 'loud', message: 'x', logger: 3 })).toStrictEqual({ level: 'info', data: 'x' })
     expect(read({ level: 'error', data: null })).toStrictEqual({ level: 'error', data: null })
-    for (const line of [{ level: 'info' }, 'x', null, [1]]) expect(read(line)).toBeUndefined()
+    for (const line of [{ level: 'info' }, 'x', null, [1]] as Json[]) expect(read(line)).toBeUndefined()
     expect(fromLogMetadata(undefined)).toBeUndefined()
   })
 })

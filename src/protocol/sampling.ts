@@ -26,7 +26,5 @@ export function promptOf({ messages }: JsonObject): string {
   const last = all.findLast(({ role }) => role === 'user') ?? all.at(-1)
   const content = last?.['content']
   const blocks = Array.isArray(content) ? content : [content]
-  return blocks
-    .flatMap((each) => (isObject(each) && typeof each['text'] === 'string' ? [each['text']] : []))
-    .join('\n')
+  return blocks.flatMap((each) => (isObject(each) && typeof each['text'] === 'string' ? [each['text']] : [])).join('\n')
 }

@@ -58,6 +58,8 @@ export interface Answer {
 export interface ModernOptions extends HostOptions {
   readonly signal?: AbortSignal
   readonly progressToken?: string
+  /** The least level of the log that the host wants to hear. */
+  readonly logLevel?: string
 }
 
 /** One request of 2026-07-28, with everything in it that a host says about itself. */
@@ -75,13 +77,14 @@ export function send(
   node: Node,
   method: string,
   params: JsonObject,
-  { token, capabilities = {}, signal, progressToken }: ModernOptions = {},
+  { token, capabilities = {}, signal, progressToken, logLevel }: ModernOptions = {},
 ): Promise<Response> {
   const _meta: JsonObject = {
     'io.modelcontextprotocol/protocolVersion': '2026-07-28',
     'io.modelcontextprotocol/clientInfo': { name: 'test-host', version: '1.0.0' },
     'io.modelcontextprotocol/clientCapabilities': capabilities as JsonObject,
     ...(progressToken === undefined ? {} : { progressToken }),
+    ...(logLevel === undefined ? {} : { 'io.modelcontextprotocol/logLevel': logLevel }),
   }
   return post(
     node,

@@ -169,6 +169,11 @@ export function createTestServer({ state, note, who }) {
         return text('told')
       case 'shout':
         process.stderr.write(`${String(given.text)}\n`)
+        if (given.related === true) {
+          const params = { level: 'info', data: given.text }
+          await extra.sendNotification({ method: 'notifications/message', params })
+          return text('said')
+        }
         for (let i = 0; i < (given.lines ?? 1); i++) {
           await server.sendLoggingMessage({ level: given.level ?? 'info', data: given.text, logger: 'shouter' })
         }
