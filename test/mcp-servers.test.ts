@@ -332,12 +332,16 @@ describe.each([
 
   test('tells its progress', async () => {
     const server = await start()
-    const { tools } = toolsOf({ test: options(server) })
+    const { tools, call } = toolsOf({ test: options(server) })
     const events: ToolEvent[] = []
     for await (const event of tools.stream('test.steps', { n: 3 })) events.push(event)
+    expect(server.notes()).not.toContain('steps for nobody')
     expect(events.at(-1)).toEqual({ type: 'result', result: 'done' })
     const last = events.findLast(({ type }) => type === 'progress')
     expect(last).toEqual({ type: 'progress', progress: 3, total: 3, message: 'step 3' })
+    // Where nobody takes progress the server is not asked for it.
+    expect(await call('test.steps', { n: 3 })).toBe('done')
+    expect(server.notes()).toContain('steps for nobody')
   })
 
   test('fails as the server says', async () => {

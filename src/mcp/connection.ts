@@ -36,12 +36,15 @@ export interface ConnectionOptions {
   readonly onLost: (connection: Connection, error: ConvokeError) => void
 }
 
+type SdkProgress = Parameters<ProgressCallback>[0]
+
 /** A call under way. */
 export interface McpCall extends Asked {
   readonly tool: { readonly name: string; readonly isRepeatable: boolean }
   /** Stops the call; the server is told. Undefined where nothing ever does. */
   readonly signal: AbortSignal | undefined
-  readonly onProgress: (progress: Progress) => void
+  /** Undefined where nobody takes progress: the server is not asked for it. */
+  readonly onProgress: ((progress: Progress) => void) | undefined
 }
 
 /** What a server says of itself. */
@@ -188,14 +191,16 @@ export class Connection {
     let isAnswered = false
     const { http } = this.#carrier
     const key = http === undefined ? undefined : String(this.#nextKey++)
-    // One of its own: the SDK never lets go of a signal, and tells the server when it aborts long after the answer.
-    const stop = new AbortController()
+    // One of its own: the SDK never lets go of a signal, and tells the server when it aborts long after the answer. Nothing
+    // else is as dear as that, so there is none for a call that nothing stops.
+    const stop = call.signal === undefined ? undefined : new AbortController()
+    const { onProgress } = call
     const stopListening =
-      call.signal === undefined ? undefined : onAbort(call.signal, () => stop.abort(call.signal?.reason))
+      call.signal === undefined ? undefined : onAbort(call.signal, () => stop?.abort(call.signal?.reason))
     try {
-      const free = this.#questions.free(stop.signal)
+      const free = this.#questions.free(stop?.signal)
       if (free !== undefined) await free
-      if (stop.signal.aborted) throw abortReason(stop.signal)
+      if (stop?.signal.aborted === true) throw abortReason(stop.signal)
       this.#questions.begin(call)
       if (key !== undefined) this.#keyed.set(key, call)
       const result = await this.#client.request(
@@ -203,8 +208,10 @@ export class Connection {
         ResultSchema,
         {
           // Without a listener no token is sent, and servers say nothing.
-          onprogress: (progress) => call.onProgress(toProgress(progress)),
-          signal: stop.signal,
+          ...(onProgress === undefined
+            ? {}
+            : { onprogress: (progress: SdkProgress) => onProgress(toProgress(progress)) }),
+          ...(stop === undefined ? {} : { signal: stop.signal }),
           timeout: noTimeoutMs,
           ...(key === undefined ? {} : { relatedRequestId: key }),
         },
@@ -212,7 +219,7 @@ export class Connection {
       isAnswered = true
       return result as JsonObject
     } catch (error) {
-      if (stop.signal.aborted) throw abortReason(stop.signal)
+      if (stop?.signal.aborted === true) throw abortReason(stop.signal)
       isAnswered = true
       throw this.#failure(error, call.tool)
     } finally {
@@ -383,7 +390,7 @@ export class Connection {
   }
 }
 
-function toProgress({ progress, total, message }: Parameters<ProgressCallback>[0]): Progress {
+function toProgress({ progress, total, message }: SdkProgress): Progress {
   return {
     progress,
     ...(typeof total === 'number' ? { total } : {}),

@@ -43,15 +43,15 @@ export class Questions {
   }
 
   /** A promise where a new call has to wait, because a question looks for its own. An abort ends the wait. */
-  free(signal: AbortSignal): Promise<void> | undefined {
+  free(signal: AbortSignal | undefined): Promise<void> | undefined {
     if (this.#waiting.size === 0) return undefined
     return new Promise<void>((resolve) => {
-      const stopListening = onAbort(signal, resolve)
+      const stopListening = signal === undefined ? undefined : onAbort(signal, resolve)
       this.#held.push(() => {
-        stopListening()
+        stopListening?.()
         resolve()
       })
-    }).then(() => (signal.aborted ? undefined : this.free(signal)))
+    }).then(() => (signal?.aborted === true ? undefined : this.free(signal)))
   }
 
   begin(call: Asked): void {
