@@ -44,11 +44,12 @@ async function* run(
   context: ToolContext,
 ): AsyncGenerator<Chunk, ToolValue, void> {
   const { readOnly, idempotent } = info.traits
+  const { hop } = context
   try {
     const { content, structuredContent, isError } = await call(params, {
       tool: { name: info.name, isRepeatable: readOnly === true || idempotent === true },
-      signal: context.hop?.stoppable === false ? undefined : context.signal,
-      onProgress: context.progress,
+      signal: hop?.stoppable === false ? undefined : context.signal,
+      onProgress: hop?.streaming === false ? undefined : context.progress,
       ask: context.ask,
     })
     if (isError !== true) return fromMcpContent(content, structuredContent)
