@@ -12,8 +12,8 @@ import { prepareTool } from '../tools/validation.ts'
 import type { SourceStatus } from '../tools/source.ts'
 import type { Tool } from '../tools/tool.ts'
 import { clip, closest, excerpt } from '../tools/value.ts'
-import { SessionLost } from './call-errors.ts'
-import { Connection, type McpCall, type ServerInfo } from './connection.ts'
+import type { Connection, ConnectionOptions, McpCall, ServerInfo } from './connection.ts'
+import { SessionLost } from './errors.ts'
 import { readListing, type McpToolInfo, type Problem } from './listing.ts'
 import { createMcpTool } from './mcp-tool.ts'
 import { createRedactor } from './redact.ts'
@@ -264,7 +264,7 @@ export class McpServer {
     const { environment, log, clientInfo } = this.#context
     this.#enter('connecting')
     const stop = firstOf(signal, this.#closed.signal)
-    const opening = Connection.open(
+    const opening = openConnection(
       {
         settings,
         environment,
@@ -488,4 +488,11 @@ export class McpServer {
     const hint = similar === undefined ? '' : ` Did you mean "${similar}"?`
     return new ConvokeError('not_found', `There is no tool ${excerpt(name)} at ${id}.${hint}`)
   }
+}
+
+/** Loads the SDK, which takes longer than all else of a node, at the first connect only. */
+async function openConnection(options: ConnectionOptions, signal: AbortSignal): Promise<Connection> {
+  const module = await import('./connection.ts')
+  if (signal.aborted) throw abortReason(signal)
+  return await module.Connection.open(options, signal)
 }
