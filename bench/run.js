@@ -2,12 +2,13 @@
 import { calls } from './calls.js'
 import { client } from './client.js'
 import { main } from './lib/figures.js'
+import { mcp } from './mcp.js'
 import { memory } from './memory.js'
 import { streams } from './streams.js'
 import { tools } from './tools.js'
 
 await main(import.meta.url, async (options) => {
   const figures = []
-  for (const bench of [calls, streams, memory, tools, client]) figures.push(...(await bench(options)))
+  for (const bench of [calls, streams, memory, tools, client, mcp]) figures.push(...(await bench(options)))
   return figures
 })

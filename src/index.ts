@@ -12,6 +12,7 @@ export type {
   AuthOptions,
   DelegationOptions,
   JwtOptions,
+  McpPublishOptions,
   NodeOptions,
   ServerOptions,
   SkillOptions,

@@ -2,12 +2,14 @@
 import { readFile } from 'node:fs/promises'
 import { isAbsolute, join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
+import { pause } from './base/abort.ts'
 import { ConvokeError } from './base/errors.ts'
 import { parseDuration } from './base/duration.ts'
 import { namesPrivateAddress } from './base/address.ts'
 import { createGuardedFetch, type GuardedFetch } from './base/guarded-fetch.ts'
 import { isObject, type JsonObject } from './base/json.ts'
 import { createLog, type Log } from './base/log.ts'
+import { McpPublisher } from './mcp/publisher.ts'
 import type { McpServerRegistry } from './mcp/server-registry.ts'
 import type { NodeOptions } from './options.ts'
 import type { ClientManager } from './peers/client-manager.ts'
@@ -17,12 +19,12 @@ import type { CardInput } from './protocol/card.ts'
 import { HttpApp } from './server/app.ts'
 import { anonymous, createAuthenticator } from './server/auth/authenticator.ts'
 import { createOriginGuard, isLoopback } from './server/auth/origin.ts'
-
 import { publicBindProblem } from './server/auth/public-bind.ts'
 import { createBaseUrl } from './server/base-url.ts'
 import { CardRoute } from './server/card-route.ts'
 import { createExecutor } from './server/executor.ts'
 import { LegacyDoor, toLegacyPushBody } from './server/legacy.ts'
+import { createTaskDoor } from './server/mcp-door.ts'
 import type { MessageHandler } from './server/message-handler.ts'
 import { Operations, type StoredContext } from './server/operations.ts'
 import { openStore } from './store/open.ts'
@@ -56,14 +58,19 @@ export interface Node {
   readonly mcpServers: McpServerRegistry
   /** What is remembered of the tools of others since they were first seen; approve changes here. */
   readonly pins: Pins
+  /** The tool space as an MCP server; undefined where `mcp.publish` is false. */
+  readonly mcp: McpPublisher | undefined
   /** What was skipped while the node was made: tool modules that could not be loaded, and the like. */
   readonly warnings: readonly string[]
   /** How many tasks run, and how many tools were abandoned because they did not stop. */
   readonly stats: { readonly running: number; readonly abandoned: number }
   /** The agent card as callers of A2A 1.0 see it. */
   card(): JsonObject
-  /** Takes over unfinished tasks and listens. Rejects with `unavailable` when the address is taken. */
-  start(): Promise<void>
+  /**
+   * Takes over unfinished tasks and listens, unless told not to: `url` and `doors` stay empty then. Rejects with
+   * `unavailable` when the address is taken.
+   */
+  start(options?: { readonly listen?: boolean }): Promise<void>
   /**
    * Stops accepting, lets running tasks finish within the drain time, cancels the rest, closes everything. The second
    * call waits for the first.
@@ -80,7 +87,15 @@ const defaults = {
   cancelGraceMs: 5_000,
   maxRunningTasks: 10_000,
   retention: '7d',
+  mcpPath: '/mcp',
+  patienceMs: 50_000,
+  maxWaitMs: 600_000,
+  sessionTtlMs: 1_800_000,
+  maxSessions: 1_000,
 } as const
+
+/** How long a host that asks for the tools waits for the first look at those of peers. */
+const firstLookMs = 10_000
 
 /**
  * Makes a node from its options. Nothing listens before `start`. Throws `config` for options that make no sense and
@@ -90,6 +105,7 @@ export async function createNode(options: NodeOptions): Promise<Node> {
   checkAgent(options)
   checkServer(options)
   checkDiscovery(options)
+  checkMcp(options)
   const problem = publicBindProblem(options)
   if (problem !== undefined) throw problem
   const baseDir = resolve(options.baseDir ?? '.')
@@ -129,6 +145,7 @@ class RunningNode implements Node {
   readonly remoteTools: RemoteToolRegistry
   readonly mcpServers: McpServerRegistry
   readonly pins: Pins
+  readonly mcp: McpPublisher | undefined
   readonly warnings: readonly string[]
   readonly #space: AgentTools
   readonly #options: NodeOptions
@@ -139,6 +156,8 @@ class RunningNode implements Node {
   readonly #fetch: GuardedFetch
   readonly #directoryFetch: GuardedFetch
   readonly #discovery: Discovery
+  /** Resolves when all peers were asked whose tools are published, or soon enough in any case. */
+  #firstLook: Promise<unknown> = Promise.resolve()
   readonly #authenticator: ReturnType<typeof createAuthenticator>
   readonly #cards: CardRoute
   readonly #app: HttpApp
@@ -146,6 +165,7 @@ class RunningNode implements Node {
   /** Aborts when the node stops. */
   readonly #life = new AbortController()
   #url = ''
+  #isStarted = false
   #stopping: Promise<void> | undefined
 
   constructor({ options, log, authenticator, space, onMessage, template, store }: Parts) {
@@ -228,10 +248,37 @@ class RunningNode implements Node {
       extendedCard: hasExtendedCard ? (caller) => this.#cards.extendedCard(this.#publicUrl, caller) : undefined,
     })
     const heartbeatMs = server.heartbeatMs ?? defaults.heartbeatMs
+    const maxBodyBytes = server.maxBodyBytes ?? defaults.maxBodyBytes
+    const { mcp = {}, agent } = options
+    if (mcp.publish !== false) {
+      const { description } = agent
+      this.mcp = new McpPublisher({
+        tools: {
+          list: (caller) => this.tools.published(caller),
+          onChange: (listener) => this.tools.onChange(listener),
+          ready: async () => void (await this.#firstLook),
+        },
+        tasks: createTaskDoor(operations),
+        agent: {
+          name: agent.id,
+          title: agent.name ?? agent.id,
+          version: typeof template['version'] === 'string' ? template['version'] : '1.0.0',
+          ...(description === undefined ? {} : { description }),
+        },
+        log,
+        patienceMs: mcp.patienceMs ?? defaults.patienceMs,
+        maxWaitMs: mcp.maxWaitMs ?? defaults.maxWaitMs,
+        sessionTtlMs: mcp.sessionTtlMs ?? defaults.sessionTtlMs,
+        maxSessions: mcp.maxSessions ?? defaults.maxSessions,
+        maxMessageBytes: maxBodyBytes,
+        heartbeatMs,
+      })
+    }
     this.#app = new HttpApp({
       operations,
       legacy: new LegacyDoor({ operations, card: () => this.card(), log, heartbeatMs }),
       cardRoute: this.#cards,
+      mcp: this.mcp === undefined ? undefined : { publisher: this.mcp, path: this.#mcpPath },
       gatekeeper: {
         authenticator,
         guard: createOriginGuard({
@@ -243,7 +290,7 @@ class RunningNode implements Node {
       },
       log,
       basePath: this.#basePath,
-      maxBodyBytes: server.maxBodyBytes ?? defaults.maxBodyBytes,
+      maxBodyBytes,
       heartbeatMs,
       headersTimeoutMs: server.headersTimeoutMs ?? defaults.headersTimeoutMs,
       requestTimeoutMs: server.requestTimeoutMs ?? defaults.requestTimeoutMs,
@@ -262,12 +309,18 @@ class RunningNode implements Node {
     return this.#options.server?.publicUrl?.replace(/\/$/, '') ?? this.url
   }
 
+  get #mcpPath(): string {
+    return this.#options.mcp?.path ?? defaults.mcpPath
+  }
+
   get doors(): readonly Door[] {
+    if (this.#url === '') return []
     const url = this.#publicUrl
     return [
       { name: 'Agent card', url: `${url}/.well-known/agent-card.json` },
       { name: 'JSON-RPC', url },
       { name: 'HTTP+JSON', url },
+      ...(this.mcp === undefined ? [] : [{ name: 'MCP', url: `${url}${this.#mcpPath}` }]),
       { name: 'Health', url: `${this.url}/healthz` },
     ]
   }
@@ -280,18 +333,24 @@ class RunningNode implements Node {
     return this.#cards.card(this.#publicUrl, '1.0')
   }
 
-  async start(): Promise<void> {
-    if (this.#url !== '' || this.#stopping !== undefined)
-      throw new ConvokeError('config', 'A node can be started once.')
-    const { host = '127.0.0.1', port = 0 } = this.#options.server ?? {}
-    const listening = await this.#app.listen(host, port)
-    this.#url = `http://${urlHost(host)}:${listening}`
+  async start({ listen = true }: { readonly listen?: boolean } = {}): Promise<void> {
+    if (this.#isStarted || this.#stopping !== undefined) throw new ConvokeError('config', 'A node can be started once.')
+    this.#isStarted = true
+    if (listen) await this.#listen()
     const recovered = await this.#runtime.recover()
     if (recovered > 0) this.#log.info({ recovered }, 'Took over the tasks of a process that ended.')
     this.#push.start()
     if (this.#options.features?.delegate !== false) this.#discovery.start()
-    // What is to be published must be known; nobody waits for it.
-    void this.tools.discover({ published: true, signal: this.#life.signal })
+    // What is to be published must be known. Nobody waits for it but hosts that ask for a list at once.
+    const published = this.#options.discovery?.startup !== true
+    const looking = this.tools.discover({ published, signal: this.#life.signal })
+    this.#firstLook = Promise.race([looking, pause(firstLookMs, this.#life.signal)])
+  }
+
+  async #listen(): Promise<void> {
+    const { host = '127.0.0.1', port = 0 } = this.#options.server ?? {}
+    const listening = await this.#app.listen(host, port)
+    this.#url = `http://${urlHost(host)}:${listening}`
   }
 
   stop(): Promise<void> {
@@ -300,12 +359,13 @@ class RunningNode implements Node {
   }
 
   async #close(): Promise<void> {
+    this.#life.abort(new ConvokeError('canceled', 'The node is stopping.'))
     this.#app.stopListening()
     await this.#runtime.close(this.#options.server?.drainMs ?? defaults.drainMs)
+    await this.mcp?.close()
     await this.#app.close()
     await this.#push.close()
     await this.#discovery.close()
-    this.#life.abort(new ConvokeError('canceled', 'The node is stopping.'))
     await this.#space.close()
     await Promise.all([this.#fetch.close(), this.#directoryFetch.close()])
     this.#authenticator.close()
@@ -317,6 +377,24 @@ function checkAgent({ agent }: NodeOptions): void {
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(agent?.id ?? '')) {
     const got = JSON.stringify(agent?.id)
     throw new ConvokeError('config', `agent.id must be 1 to 64 letters, digits, _ or -, got ${got}.`)
+  }
+}
+
+/** Of the other doors. */
+const takenPaths = new Set(['/tools', '/healthz', '/readyz', '/tasks', '/extendedAgentCard'])
+
+function checkMcp({ mcp = {} }: NodeOptions): void {
+  const { path } = mcp
+  if (path !== undefined && !/^(\/[A-Za-z0-9_.~-]+)+$/.test(path)) {
+    throw new ConvokeError('config', `mcp.path must be a path such as /mcp, got ${JSON.stringify(path)}.`)
+  }
+  if (path !== undefined && (takenPaths.has(path) || path.startsWith('/.well-known/'))) {
+    throw new ConvokeError('config', `mcp.path must be a path that nothing else has, got ${JSON.stringify(path)}.`)
+  }
+  for (const key of ['patienceMs', 'maxWaitMs', 'sessionTtlMs', 'maxSessions'] as const) {
+    const value = mcp[key] ?? 1
+    if (Number.isSafeInteger(value) && value >= 1 && value < 2 ** 31) continue
+    throw new ConvokeError('config', `mcp.${key} must be a whole number, 1 or more, got ${JSON.stringify(value)}.`)
   }
 }
 

@@ -134,6 +134,22 @@ export interface SkillOptions {
   readonly only?: readonly string[]
 }
 
+/** The tools of the node for MCP hosts, over HTTP and stdio. */
+export interface McpPublishOptions {
+  /** Whether there is a door for MCP hosts. Default: true. */
+  readonly publish?: boolean
+  /** Where it is, below the base path. Default: `/mcp`. */
+  readonly path?: string
+  /** How long a host without progress waits for a result before it gets a handle, in milliseconds. Default: 50,000. */
+  readonly patienceMs?: number
+  /** How long one that takes progress waits, in milliseconds. Default: 600,000. */
+  readonly maxWaitMs?: number
+  /** How long a session may lie idle, in milliseconds. Default: 1,800,000. */
+  readonly sessionTtlMs?: number
+  /** How many sessions there may be; for one more the one idle the longest ends. Default: 1,000. */
+  readonly maxSessions?: number
+}
+
 export interface NodeOptions {
   readonly agent: AgentOptions
   /** Other agents, by the id that their tools are called with here: `^[A-Za-z0-9_-]{1,64}$`. */
@@ -145,6 +161,8 @@ export interface NodeOptions {
   readonly mcpServers?: Readonly<Record<string, McpServerOptions>>
   readonly discovery?: DiscoveryOptions
   readonly delegation?: DelegationOptions
+  /** The tools of the node for MCP hosts. */
+  readonly mcp?: McpPublishOptions
   readonly features?: {
     /** False: no call to a peer and no discovery; the node still serves. Default: true. */
     readonly delegate?: boolean

@@ -101,12 +101,23 @@ test('each program has its line in the README, is short, and has a test', async 
   const programs = (await readdir(join(root, 'examples'))).filter((file) => file.endsWith('.js'))
   const readme = await readFile(join(root, 'examples', 'README.md'), 'utf8')
   const tests = await readFile(import.meta.filename, 'utf8')
-  expect(programs).toHaveLength(7)
+  expect(programs).toHaveLength(8)
   for (const program of programs) {
     expect(readme).toContain(`\`node examples/${program}\``)
     expect(tests).toContain(`run('${program}'`)
     const lines = (await readFile(join(root, 'examples', program), 'utf8')).trimEnd().split('\n')
-    expect(lines.length, program).toBeLessThanOrEqual(42)
+    expect(lines.length, program).toBeLessThanOrEqual(52)
     expect(lines[0], program).toMatch(/^\/\/ /)
   }
+})
+
+test('tool-space.js has three sources in one space, and answers a round of calls', async () => {
+  const { lines } = await run('tool-space.js')
+  const text = lines.join('\n')
+  expect(text).toContain("'': 1")
+  expect(text).toContain('call_1 shout TO BE OR NOT TO BE!')
+  expect(text).toMatch(/call_2 server__\S+word_count\S* .*"words":6/)
+  expect(text).toMatch(/call_3 peer__word_count .*"words":6/)
+  expect(text).toMatch(/call_9 shout .*text/)
+  expect(lines.at(-1)).toContain('It takes too long.')
 })

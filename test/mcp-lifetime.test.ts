@@ -205,6 +205,30 @@ describe('over HTTP', () => {
     )
   })
 
+  test('what a server says back of its credentials is in no error, no cause and no log', async () => {
+    const server = await httpServer({
+      before: ({ headers }, response) => {
+        response.writeHead(500).end(`I know you: ${headers.authorization}`)
+        return true
+      },
+    })
+    const space = toolsOf({ test: { ...server.options, headers: { authorization: 'Bearer sesame-open-4711' } } })
+    const failure = await space.fail('test.echo')
+    const causes: string[] = []
+    for (let error: unknown = failure; error instanceof Error; error = error.cause)
+      causes.push(error.message, error.stack ?? '')
+    expect(causes.length).toBeGreaterThan(2)
+    expect(JSON.stringify([space.servers.health(), space.log(), causes])).not.toContain('sesame')
+    expect(causes.join(' ')).toContain('I know you: [redacted]')
+  })
+
+  test('calls one after the other take few connections', async () => {
+    const server = await httpServer()
+    const { call } = toolsOf({ test: server.options })
+    for (let i = 0; i < 30; i++) expect(await call('test.echo', { value: i })).toBe(String(i))
+    expect(server.connections()).toBeLessThan(6)
+  })
+
   test('a refusal is told as what it is', async () => {
     const server = await httpServer()
     server.refuse(401)

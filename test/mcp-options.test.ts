@@ -226,7 +226,7 @@ describe('mcpServers in a configuration file', () => {
   })
 
   const mistakes: [unknown, string][] = [
-    [['npx'], 'mcpServers must be a mapping from ids to MCP servers'],
+    [['npx'], 'mcpServers must be a mapping'],
     [{ test: 'npx' }, 'mcpServers.test must be a mapping with the key command or url'],
     [{ test: { command: 'x', args: 'secret-4711' } }, 'mcpServers.test.args must be a list of texts'],
     [{ test: { url: 'secret-4711' } }, 'mcpServers.test.url must be an http or https URL'],

@@ -2,6 +2,7 @@
 import {
   Content,
   ConvokeError,
+  defineTool,
   type Json,
   type JsonObject,
   type McpServerOptions,
@@ -149,6 +150,22 @@ test("a node has its MCP servers' tools, and ends them with itself", async () =>
   expect(isRunning(pid)).toBe(false)
 })
 
+test("a question of a peer's MCP server reaches the caller through the peer, and so does a refusal", async () => {
+  const server = await stdioServer()
+  const asking = defineTool({
+    name: 'ask',
+    description: 'Asks by way of an MCP server.',
+    input: { type: 'object', properties: {} },
+    run: (_params, context) => context.tools.call('test.ask'),
+  })
+  const bob = await startNode({ agent: { id: 'bob' }, mcpServers: { test: server.options }, tools: [asking] })
+  const alice = await startNode({ peers: { bob: { url: bob.url } } })
+  const answered = await alice.tools.call('bob.ask', {}, { ask: async () => ({ colour: 'red' }) })
+  expect(answered).toBe('{"action":"accept","content":{"colour":"red"}}')
+  const refuse = { ask: () => Promise.reject(new ConvokeError('rejected', 'I would rather not.')) }
+  expect(await alice.tools.call('bob.ask', {}, refuse)).toBe('{"action":"decline"}')
+})
+
 describe('listing', () => {
   test('pages are put together', async () => {
     const server = await stdioServer()
@@ -156,7 +173,7 @@ describe('listing', () => {
     const { servers } = toolsOf({ test: server.options })
     await servers.discover('test')
     expect(servers.list().map(({ name }) => name)).toContain('test.shout')
-    expect(new Set(servers.list()).size).toBe(14)
+    expect(new Set(servers.list()).size).toBe(15)
     expect(server.count('list')).toBe(5)
   })
 
@@ -166,6 +183,14 @@ describe('listing', () => {
     const { servers } = toolsOf({ test: server.options })
     expect(await failureOf(servers.discover('test'))).toMatchObject({ code: 'peer_failed' })
     expect(server.count('list')).toBe(2)
+  })
+
+  test('a tool that runs as a task only is left out', async () => {
+    const { servers } = toolsOf({ every: realServer('everything') })
+    await servers.discover('every')
+    expect(servers.status('every').problems).toEqual([
+      { name: 'simulate-research-query', reason: expect.stringContaining('task') as unknown },
+    ])
   })
 
   const badTools: [string, Record<string, unknown>, RegExp][] = [
@@ -197,7 +222,7 @@ describe('listing', () => {
     expect(failure).toMatchObject({ code: 'not_found' })
     expect(failure.message).toMatch(reason)
     expect(await call('test.echo', { value: 1 })).toBe('1')
-    expect(servers.status('test')).toMatchObject({ state: 'ok', tools: 14 })
+    expect(servers.status('test')).toMatchObject({ state: 'ok', tools: 15 })
     expect(servers.status('test').problems).toEqual([{ name: 'bad', reason: expect.stringMatching(reason) as unknown }])
     expect(servers.list().map(({ name }) => name)).not.toContain('test.bad')
     expect(log()).toMatch(/test\.bad.* cannot be used/)
@@ -218,13 +243,13 @@ describe('listing', () => {
     server.set({ tools })
     const { servers, call } = toolsOf({ test: server.options })
     expect(await call('test.with.dots and spaces')).toBe('with.dots and spaces')
-    expect(servers.status('test')).toMatchObject({ tools: 15 })
+    expect(servers.status('test')).toMatchObject({ tools: 16 })
     expect(servers.status('test').problems?.map(({ name }) => name)).toEqual([
-      '#15',
       '#16',
       '#17',
       '#18',
       '#19',
+      '#20',
       'echo',
     ])
   })
@@ -293,46 +318,34 @@ describe('listing', () => {
         .filter(({ name }) => name.startsWith('some.'))
         .map(({ name }) => name),
     ).toEqual(['some.echo', 'some.hold'])
-    expect(servers.status('all').tools).toBe(13)
+    expect(servers.status('all').tools).toBe(14)
     expect((await fail('all.echo')).message).toContain('left out by the configuration')
   })
 })
 
-/** What a call does is the same over each transport. */
-describe.each([
+type Start = () => Promise<TestServer>
+
+const withSessions: [string, Start][] = [
   ['stdio', () => stdioServer()],
   ['streamable HTTP', () => httpServer()],
-  ['the old SSE', () => httpServer({ sse: true })],
+  [
+    'the old SSE',
+    async () => {
+      const server = await httpServer({ sse: true })
+      return { ...server, options: { ...server.options, type: 'sse' } }
+    },
+  ],
+]
+const transports: [string, Start][] = [
+  ...withSessions,
   ['streamable HTTP without sessions', () => httpServer({ stateless: true })],
-])('a call over %s', (name, start) => {
-  const options = (server: TestServer): McpServerOptions =>
-    name === 'the old SSE' ? { ...server.options, type: 'sse' } : server.options
+]
 
-  test('is cancelled at the server, and ends at once', async () => {
-    // Without a session no other request reaches the call; it is known only by its stream.
-    if (name === 'streamable HTTP without sessions') return
-    const server = await start()
-    const { fail, call } = toolsOf({ test: options(server) })
-    const stop = new AbortController()
-    const failing = fail('test.hold', {}, { signal: stop.signal })
-    await server.heard('holding hold')
-    stop.abort()
-    expect(await within(failing, 'the end of the call')).toMatchObject({ code: 'canceled' })
-    await server.heard('cancelled hold')
-    expect(await call('test.echo', { value: [1] })).toBe('[1]')
-  })
-
-  test('ends at its deadline, and the server hears of it', async () => {
-    if (name === 'streamable HTTP without sessions') return
-    const server = await start()
-    const { fail } = toolsOf({ test: { ...options(server), timeoutMs: 300 } })
-    expect(await fail('test.hold')).toMatchObject({ code: 'timeout' })
-    await server.heard('cancelled hold')
-  })
-
+/** What a call does is the same over each transport. */
+describe.each(transports)('a call over %s', (_name, start) => {
   test('tells its progress', async () => {
     const server = await start()
-    const { tools } = toolsOf({ test: options(server) })
+    const { tools } = toolsOf({ test: server.options })
     const events: ToolEvent[] = []
     for await (const event of tools.stream('test.steps', { n: 3 })) events.push(event)
     expect(events.at(-1)).toEqual({ type: 'result', result: 'done' })
@@ -342,7 +355,7 @@ describe.each([
 
   test('fails as the server says', async () => {
     const server = await start()
-    const { fail } = toolsOf({ test: options(server) })
+    const { fail } = toolsOf({ test: server.options })
     expect(await fail('test.fail', { text: 'No such colour.' })).toMatchObject({
       code: 'tool_failed',
       message: 'No such colour.',
@@ -360,16 +373,37 @@ describe.each([
 
   test('brings large results, many at once', async () => {
     const server = await start()
-    const { call } = toolsOf({ test: options(server) })
+    const { call } = toolsOf({ test: server.options })
     const bytes = 3_000_000
     const results = await Promise.all(Array.from({ length: 4 }, () => call('test.big', { bytes })))
     expect(results.map((result) => (result as string).length)).toEqual([bytes, bytes, bytes, bytes])
   })
+})
+
+/** Without a session no second request finds the call that it is about. */
+describe.each(withSessions)('a call over %s, within its session,', (_name, start) => {
+  test('is cancelled at the server, and ends at once', async () => {
+    const server = await start()
+    const { fail, call } = toolsOf({ test: server.options })
+    const stop = new AbortController()
+    const failing = fail('test.hold', {}, { signal: stop.signal })
+    await server.heard('holding hold')
+    stop.abort()
+    expect(await within(failing, 'the end of the call')).toMatchObject({ code: 'canceled' })
+    await server.heard('cancelled hold')
+    expect(await call('test.echo', { value: [1] })).toBe('[1]')
+  })
+
+  test('ends at its deadline, and the server hears of it', async () => {
+    const server = await start()
+    const { fail } = toolsOf({ test: { ...server.options, timeoutMs: 300 } })
+    expect(await fail('test.hold')).toMatchObject({ code: 'timeout' })
+    await server.heard('cancelled hold')
+  })
 
   test('asks its own caller', async () => {
-    if (name === 'streamable HTTP without sessions') return
     const server = await start()
-    const { call } = toolsOf({ test: options(server) })
+    const { call } = toolsOf({ test: server.options })
     const asked: unknown[] = []
     const answer = (given: Json) => ({
       ask: async (question: unknown) => {
@@ -422,12 +456,34 @@ describe('questions with several calls under way', () => {
 
   test('on a pipe one waits until the other calls have ended, and new calls wait behind it', async () => {
     const server = await stdioServer()
+    const { call, tools, log } = toolsOf({ test: server.options })
+    await tools.resolve('test.ask')
+    const slow = call('test.later', { ms: 500 })
+    let answered = 0
+    const answer = async () => {
+      answered = server.count('answered later')
+      return { colour: 'red' }
+    }
+    const asking = call('test.ask', {}, { ask: answer })
+    await until(() => log().includes('waits until it is clear whose it is'), 'the question to wait')
+    expect(await call('test.echo', { value: 1 })).toBe('1')
+    expect(await asking).toBe('{"action":"accept","content":{"colour":"red"}}')
+    expect(await slow).toBe('now')
+    expect(answered).toBe(1)
+    expect(server.notes().indexOf('call echo')).toBeGreaterThan(server.notes().indexOf('answered later'))
+  })
+
+  test('on a pipe two that ask at once never get the question of the other', async () => {
+    const server = await stdioServer()
     const { call, tools } = toolsOf({ test: server.options })
     await tools.resolve('test.ask')
-    const slow = call('test.big', { bytes: 30_000_000 })
-    const asking = call('test.ask', {}, { ask: async () => ({ colour: 'red' }) })
-    expect(await asking).toBe('{"action":"accept","content":{"colour":"red"}}')
-    expect(await slow).toHaveLength(30_000_000)
+    const asking = ['ada', 'bob'].map((who) =>
+      call('test.ask', { message: who }, { ask: async ({ message }) => ({ colour: `${message} by ${who}` }) }),
+    )
+    const answers = await Promise.all(asking)
+    expect(answers.filter((each) => each === '{"action":"cancel"}')).toHaveLength(1)
+    const [answered] = answers.filter((each) => each !== '{"action":"cancel"}')
+    expect(answered).toMatch(/"(ada by ada|bob by bob)"/)
   })
 
   test('on a pipe nobody is asked what another call may have asked', async () => {
@@ -493,6 +549,20 @@ describe('a server that is gone', () => {
     expect(pidOf(space)).not.toBe(first)
     // Another process may have other tools.
     await until(() => server.count('list') === 2, 'the tools to be listed again')
+  })
+
+  test('again and again is left alone for a while', async () => {
+    const server = await stdioServer()
+    const space = toolsOf({ test: server.options })
+    for (let i = 0; i < 11; i++) {
+      await space.call('test.echo', { value: i })
+      process.kill(pidOf(space), 'SIGKILL')
+      await until(() => healthOf(space)?.state === 'down', 'the server to be down')
+    }
+    const failure = await space.fail('test.echo', { value: 0 })
+    expect(failure).toMatchObject({ code: 'unavailable', retryable: true })
+    expect(failure.retryAfterMs).toBeLessThanOrEqual(60_000)
+    expect(server.pids()).toHaveLength(11)
   })
 
   test('that leaves by itself says how', async () => {

@@ -115,11 +115,11 @@ test.each(blocks('yaml'))('the configuration of the README is valid: %s', async 
   const file = join(folder, 'convoke.yaml')
   const whole = text.includes('agent:') ? text : `agent: { id: alice }\n${text}`
   await writeFile(file, whole.replace('<hex>', 'ab'.repeat(32)))
-  expect((await loadConfig(file, { BOB_TOKEN: 'secret' })).warnings).toEqual([])
+  expect((await loadConfig(file, { BOB_TOKEN: 'secret', SEARCH: 'secret' })).warnings).toEqual([])
 })
 
 test('the samples of the README type-check', async () => {
-  const [tool, library, handler, peers, client] = blocks('ts')
+  const [tool, library, handler, peers, client, hooks, models] = blocks('ts')
   const settings = {
     extends: join(root, 'tsconfig.json'),
     compilerOptions: {
@@ -140,6 +140,11 @@ test('the samples of the README type-check', async () => {
       `import { createNode } from 'convoke'\nconst node = await createNode({ agent: { id: 'alice' } })\nconst { signal } = new AbortController()\n${peers}`,
     ),
     writeFile(join(folder, 'client.ts'), `const bearer = ''\n${client}`),
+    writeFile(join(folder, 'hooks.ts'), `import { createNode } from 'convoke'\n${hooks}`),
+    writeFile(
+      join(folder, 'models.ts'),
+      `import { createNode } from 'convoke'\nconst node = await createNode({ agent: { id: 'alice' } })\nconst message = { tool_calls: [] as { id: string; type: 'function'; function: { name: string; arguments: string } }[] }\nconst messages: unknown[] = []\n${models}`,
+    ),
     writeFile(
       join(folder, 'node.ts'),
       `import { countTo } from './count.js'\nimport { countTo as anotherTool } from './count.js'\n${library}`,

@@ -1,4 +1,5 @@
 import {
+  createDefinitions,
   CallHistory,
   Content,
   defineTool,
@@ -729,4 +730,31 @@ test('any round at all gets one answer for each call, in order, and nothing is t
     })
   }
   expect(runs).toBeGreaterThan(0)
+})
+
+test('a round by definitions whose schemas were bent gets its params back', async () => {
+  const seen: unknown[] = []
+  const tool = defineTool({
+    name: 'find',
+    description: 'Finds.',
+    input: {
+      type: 'object',
+      properties: { text: { type: 'string' }, limit: { type: 'integer' } },
+      required: ['text'],
+      additionalProperties: false,
+    },
+    run: (params) => void seen.push(params),
+  })
+  const registry = new LocalToolRegistry()
+  registry.register(tool)
+  const definitions = createDefinitions([tool], { for: 'openai', strict: true })
+  expect(definitions.notStrict).toEqual([])
+  const call = {
+    id: '1',
+    type: 'function',
+    function: { name: 'find', arguments: '{"text":"a","limit":null}' },
+  } as const
+  const { answers } = await executeBatch(new ToolManager({ registry }), [call], { names: definitions })
+  expect(answers[0]?.success).toBe(true)
+  expect(seen).toEqual([{ text: 'a' }])
 })

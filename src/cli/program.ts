@@ -7,6 +7,7 @@ import { registerAuth } from './auth.ts'
 import type { Shell } from './completion.ts'
 import { CommandFailure } from './failure.ts'
 import { registerRemote } from './remote/commands.ts'
+import type { McpFlags } from './mcp.ts'
 import { registerRules } from './rules/commands.ts'
 import type { ServeFlags } from './serve.ts'
 import type { TokenFlags } from './token.ts'
@@ -26,6 +27,7 @@ export function createProgram(): Command {
       `
 Examples:
   convoke serve                          run the node that convoke.yaml describes
+  convoke mcp                            serve its tools to an MCP host over stdio
   convoke token bob                      make a token for bob
   convoke config check                   say whether convoke.yaml is right
   convoke card get -a agent.example.com  show who an agent is
@@ -40,6 +42,7 @@ Commands that talk to an agent also know 3 (not reachable), 4 (credentials) and 
 
   program.commandsGroup('Node:')
   addServe(program)
+  addMcp(program)
   addToken(program)
   const config = program
     .command('config')
@@ -69,6 +72,11 @@ function outputOption(text: string): Option {
   return new Option('-o, --output <format>', text).choices(['text', 'json']).default('text')
 }
 
+function logLevelOption(): Option {
+  const levels = ['silent', 'error', 'warn', 'info', 'debug']
+  return new Option('--log-level <level>', 'least grave lines that go to the log').choices(levels)
+}
+
 function parsePort(text: string): number {
   const port = Number(text)
   if (!/^\d{1,5}$/.test(text) || port > 65_535) throw new InvalidArgumentError('A port is a number from 0 to 65535.')
@@ -82,20 +90,31 @@ function addServe(program: Command): void {
     .option('-c, --config <file>', 'configuration file (default: convoke.yaml, then convoke.json)')
     .option('-p, --port <n>', 'port to listen on; 0 picks a free one', parsePort)
     .option('--host <address>', 'address to listen on')
-    .addOption(
-      new Option('--log-level <level>', 'least grave lines that go to the log').choices([
-        'silent',
-        'error',
-        'warn',
-        'info',
-        'debug',
-      ]),
-    )
+    .addOption(logLevelOption())
     .addOption(outputOption('json prints one line {url, doors, tools} when ready'))
     .addHelpText('after', '\nExample:\n  convoke serve --config alice.yaml --port 0')
     .action(async (flags: ServeFlags) => {
       const { serve } = await import('./serve.ts')
       await serve(flags)
+    })
+}
+
+function addMcp(program: Command): void {
+  program
+    .command('mcp')
+    .description('Serve the tools of a node, or of agents, to an MCP host over stdin and stdout, until stdin ends.')
+    .argument('[urls...]', 'agents whose tools are served, in place of a configuration')
+    .option('-c, --config <file>', 'configuration file (default: convoke.yaml, then convoke.json)')
+    .option('--store <url>', 'where tasks are kept, such as sqlite:./mcp.db (default: in memory)')
+    .addOption(logLevelOption())
+    .option('--install-hint', 'print the block for the configuration of an MCP host, and end')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  convoke mcp --config alice.yaml\n  convoke mcp https://bob.example.com\n  convoke mcp --install-hint',
+    )
+    .action(async (urls: string[], flags: McpFlags) => {
+      const { serveMcp } = await import('./mcp.ts')
+      await serveMcp(urls, flags)
     })
 }
 

@@ -1,6 +1,6 @@
 /** One live connection to one MCP server, from the handshake to its end. It does not come back: its server opens another. */
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
-import type { ProgressCallback, RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js'
+import type { RequestOptions } from '@modelcontextprotocol/sdk/shared/protocol.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import {
   ElicitRequestSchema,
@@ -14,12 +14,12 @@ import { createGuardedFetch, NetworkError } from '../base/guarded-fetch.ts'
 import type { JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import { cleanText } from '../tools/foreign.ts'
-import type { Progress } from '../tools/tool.ts'
 import { clip } from '../tools/value.ts'
-import { connectionLost, toMcpFailure, type ErrorPlace } from './call-errors.ts'
+import { Calls, type McpCall } from './calls.ts'
+import { connectionLost, StatusFailure, toMcpFailure, withoutSecrets, type ErrorPlace } from './call-errors.ts'
 import { SessionLost } from './errors.ts'
 import { createSseTransport, HttpTransport, statusOf } from './http-transport.ts'
-import { Questions, type Asked } from './questions.ts'
+import { Questions } from './questions.ts'
 import type { HttpSettings, ServerSettings } from './server-options.ts'
 import { StdioTransport, type Environment } from './stdio-transport.ts'
 
@@ -37,28 +37,15 @@ export interface ConnectionOptions {
   readonly onLost: (connection: Connection, error: ConvokeError) => void
 }
 
-/** A call under way. */
-export interface McpCall extends Asked {
-  readonly tool: { readonly name: string; readonly isRepeatable: boolean }
-  /** Stops the call; the server is told. Undefined where nothing ever does. */
-  readonly signal: AbortSignal | undefined
-  readonly onProgress: (progress: Progress) => void
-}
-
 /** What a server says of itself. */
 export interface ServerInfo {
   readonly name: string
   readonly version: string
 }
 
-/** Longer no timer runs. Calls have limits of their own, which end them by their signal. */
-const noTimeoutMs = 2_147_483_647
 const maxPages = 1_000
 const maxListed = 20_000
 const maxStderrLines = 20
-/** Words of one progress message that are passed on. */
-const maxProgressMessage = 1_000
-
 /** What carries the messages, and how it ends. */
 interface Carrier {
   readonly transport: Transport
@@ -74,11 +61,9 @@ export class Connection {
   readonly #carrier: Carrier
   readonly #client: Client
   readonly #questions: Questions
-  /** Calls over streamable HTTP by the keys of their streams. */
-  readonly #keyed = new Map<string, McpCall>()
+  readonly #calls = new Calls()
   /** The last lines of the server's stderr: they say why it ended. */
   readonly #said: string[]
-  #nextKey = 0
   #closing: Promise<void> | undefined
   #lostBy: ConvokeError | undefined
 
@@ -90,7 +75,7 @@ export class Connection {
     try {
       return await Connection.#open(options, 'http', signal)
     } catch (error) {
-      const status = error instanceof ConvokeError ? statusOf(error.cause) : undefined
+      const status = error instanceof StatusFailure ? error.status : undefined
       // The specification's own way to tell an old server: it does not take the POST. These say something else.
       const isOld = status !== undefined && status >= 400 && status < 500 && ![401, 403, 408, 429].includes(status)
       if (!isOld || signal.aborted) throw error
@@ -186,43 +171,21 @@ export class Connection {
    * Throws what {@link toMcpFailure} gives, and {@link SessionLost} where the server has not looked at the call.
    */
   async call(params: JsonObject, call: McpCall): Promise<JsonObject> {
-    let isAnswered = false
-    const { http } = this.#carrier
-    const key = http === undefined ? undefined : String(this.#nextKey++)
-    // One of its own: the SDK never lets go of a signal, and tells the server when it aborts long after the answer.
-    const stop = new AbortController()
-    const stopListening =
-      call.signal === undefined ? undefined : onAbort(call.signal, () => stop.abort(call.signal?.reason))
+    const { signal, tool } = call
+    const free = this.#questions.free(signal)
+    if (free !== undefined) await free
+    if (signal !== undefined && isStopped(signal)) throw abortReason(signal)
+    this.#questions.begin(call)
+    const { http, transport } = this.#carrier
+    let isAnswered = true
     try {
-      const free = this.#questions.free(stop.signal)
-      if (free !== undefined) await free
-      if (stop.signal.aborted) throw abortReason(stop.signal)
-      this.#questions.begin(call)
-      if (key !== undefined) this.#keyed.set(key, call)
-      const result = await this.#client.request(
-        { method: 'tools/call', params: { name: call.tool.name, arguments: params } },
-        ResultSchema,
-        {
-          // Without a listener no token is sent, and servers say nothing.
-          onprogress: (progress) => call.onProgress(toProgress(progress)),
-          signal: stop.signal,
-          timeout: noTimeoutMs,
-          ...(key === undefined ? {} : { relatedRequestId: key }),
-        },
-      )
-      isAnswered = true
-      return result as JsonObject
+      return await this.#calls.send(transport, params, call, http === undefined ? undefined : (id) => http.endCall(id))
     } catch (error) {
-      if (stop.signal.aborted) throw abortReason(stop.signal)
-      isAnswered = true
-      throw this.#failure(error, call.tool)
+      // The calls reject with the reason of the signal themselves, which no server gives.
+      isAnswered = !isStopped(signal)
+      throw isAnswered ? this.#failure(error, tool) : error
     } finally {
-      stopListening?.()
       this.#questions.end(call, isAnswered)
-      if (key !== undefined) {
-        this.#keyed.delete(key)
-        http?.endCall(key)
-      }
     }
   }
 
@@ -275,7 +238,8 @@ export class Connection {
   #carryHttp(kind: Carrier['name'], settings: HttpSettings): Carrier {
     const { connectTimeoutMs } = this.#options.settings
     const fetch = createGuardedFetch({ allowPrivate: settings.allowPrivate, connectTimeoutMs })
-    const onLost = (error: Error): void => this.#lost(connectionLost(this.#place(undefined), error))
+    const onLost = (error: Error): void =>
+      this.#lost(connectionLost(this.#place(undefined), withoutSecrets(error, this.#options.redact)))
     const release = (): Promise<void> => fetch.close()
     if (kind === 'sse') return { transport: createSseTransport(settings, fetch, onLost), name: 'sse', release }
     const http = new HttpTransport(settings, fetch, onLost)
@@ -288,7 +252,10 @@ export class Connection {
     const client = this.#client
     client.onerror = (error) =>
       log.debug({ server, reason: redact(clip(error.message, 1_000)) }, 'Something went wrong with an MCP server.')
-    client.onclose = () => this.#lost(connectionLost(this.#place(undefined)))
+    client.onclose = () => {
+      this.#lost(connectionLost(this.#place(undefined)))
+      this.#calls.fail(({ tool }) => connectionLost(this.#place(tool)))
+    }
     client.setNotificationHandler(ToolListChangedNotificationSchema, onListChanged)
     client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => {
       const { level, logger, data } = params
@@ -299,8 +266,8 @@ export class Connection {
       )
     })
     client.setRequestHandler(ElicitRequestSchema, (request, { requestId, signal }) => {
-      const key = this.#carrier.http?.askerOf(requestId)
-      return this.#questions.answer(request, key === undefined ? undefined : this.#keyed.get(key), signal)
+      const asker = this.#calls.get(this.#carrier.http?.askerOf(requestId))
+      return this.#questions.answer(request, asker, signal)
     })
   }
 
@@ -317,7 +284,13 @@ export class Connection {
         clearTimeout(timer)
         reject(abortReason(signal))
       })
-      const connecting = this.#client.connect(this.#carrier.transport, { timeout: connectTimeoutMs })
+      const { transport } = this.#carrier
+      const connecting = this.#client.connect(transport, { timeout: connectTimeoutMs }).then(() => {
+        const onward = transport.onmessage
+        transport.onmessage = (message, extra) => {
+          if (!this.#calls.take(message)) onward?.(message, extra)
+        }
+      })
       void connecting.then(resolve, reject).finally(() => {
         clearTimeout(timer)
         stopListening()
@@ -345,7 +318,7 @@ export class Connection {
   /** The failure of a request. One that says that the connection is of no more use ends it. */
   #failure(error: unknown, tool: McpCall['tool'] | undefined): ConvokeError {
     if (this.#isForgotten(error)) {
-      const lost = new SessionLost(this.#options.settings.id, error)
+      const lost = new SessionLost(this.#options.settings.id, withoutSecrets(error, this.#options.redact))
       this.#lost(lost)
       return lost
     }
@@ -384,10 +357,6 @@ export class Connection {
   }
 }
 
-function toProgress({ progress, total, message }: Parameters<ProgressCallback>[0]): Progress {
-  return {
-    progress,
-    ...(typeof total === 'number' ? { total } : {}),
-    ...(typeof message === 'string' ? { message: clip(cleanText(message), maxProgressMessage) } : {}),
-  }
+function isStopped(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted === true
 }

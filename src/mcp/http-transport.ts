@@ -5,10 +5,11 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { SSEClientTransport, SseError } from '@modelcontextprotocol/sdk/client/sse.js'
 import { StreamableHTTPClientTransport, StreamableHTTPError } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
-import type { FetchLike, Transport, TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js'
+import type { FetchLike, Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { ErrorCode, type JSONRPCMessage, type RequestId } from '@modelcontextprotocol/sdk/types.js'
 import { ConvokeError } from '../base/errors.ts'
 import type { BodyStream, GuardedFetch } from '../base/guarded-fetch.ts'
+import { isCallId } from './calls.ts'
 import type { HttpSettings } from './server-options.ts'
 
 /** Largest message from a server, in bytes. */
@@ -17,6 +18,8 @@ const maxMessageBytes = 64 * 1024 * 1024
 const maxErrorBytes = 64 * 1024
 /** A server may say how soon its stream is to be opened again; no sooner than this. */
 const fewestReopenMs = 500
+/** How long a stream may take to end behind the answer of its call. */
+const lingerMs = 1_000
 /** How long the end of an abandoned session may take. */
 const terminateMs = 2_000
 
@@ -29,10 +32,12 @@ export class HttpTransport implements Transport {
   readonly #url: URL
   readonly #fetch: FetchLike
   readonly #main: StreamableHTTPClientTransport
-  /** The streams of calls under way, by the key that the call was sent with. */
-  readonly #calls = new Map<string, CallStream>()
+  /** The streams of calls under way, by the ids of their requests. */
+  readonly #calls = new Map<RequestId, CallStream>()
+  /** Those, and the streams of calls that have ended a moment ago. */
+  readonly #streams = new Set<CallStream>()
   /** By which call's stream a request of the server came. */
-  readonly #askers = new Map<RequestId, string>()
+  readonly #askers = new Map<RequestId, RequestId>()
   #version: string | undefined
   #isClosed = false
 
@@ -61,26 +66,28 @@ export class HttpTransport implements Transport {
     return this.#main.start()
   }
 
-  /** The key of the call whose stream brought a request of the server; undefined where it came by the common stream. */
-  askerOf(request: RequestId): string | undefined {
+  /** The call whose stream brought a request of the server; undefined where it came by the common stream. */
+  askerOf(request: RequestId): RequestId | undefined {
     return this.#askers.get(request)
   }
 
   /** Forgets a call, and ends its stream. */
-  endCall(key: string): void {
-    this.#calls.get(key)?.end()
-    this.#calls.delete(key)
-    for (const [id, asker] of this.#askers) if (asker === key) this.#askers.delete(id)
+  endCall(id: RequestId): void {
+    this.#calls.get(id)?.end()
+    this.#calls.delete(id)
+    for (const [request, asker] of this.#askers) if (asker === id) this.#askers.delete(request)
   }
 
-  /** A request sent with a key, in `relatedRequestId`, gets a stream of its own, which {@link endCall} ends. */
-  async send(message: JSONRPCMessage, options?: TransportSendOptions): Promise<void> {
-    const key = options?.relatedRequestId
-    if (key === undefined || !('id' in message) || !('method' in message)) return await this.#main.send(message)
-    const stream = new CallStream(message.id, this.#url, this.#fetch, this.#main.sessionId, this.#version)
-    this.#calls.set(String(key), stream)
+  /** A call gets a stream of its own, which {@link endCall} ends. */
+  async send(message: JSONRPCMessage): Promise<void> {
+    if (!('id' in message) || !('method' in message) || !isCallId(message.id)) return await this.#main.send(message)
+    const { id } = message
+    const stream = new CallStream(id, this.#url, this.#fetch, this.#main.sessionId, this.#version)
+    this.#calls.set(id, stream)
+    this.#streams.add(stream)
+    stream.onGone = () => this.#streams.delete(stream)
     stream.onMessage = (incoming) => {
-      if ('method' in incoming && 'id' in incoming) this.#askers.set(incoming.id, String(key))
+      if ('method' in incoming && 'id' in incoming) this.#askers.set(incoming.id, id)
       this.onmessage?.(incoming)
     }
     stream.onError = (error) => this.onerror?.(error)
@@ -103,7 +110,7 @@ export class HttpTransport implements Transport {
   async close(): Promise<void> {
     if (this.#isClosed) return
     this.#isClosed = true
-    for (const key of [...this.#calls.keys()]) this.endCall(key)
+    for (const stream of [...this.#streams]) stream.close()
     await this.#main.close()
     this.onclose?.()
   }
@@ -113,17 +120,23 @@ export class HttpTransport implements Transport {
 class CallStream {
   onMessage: (message: JSONRPCMessage) => void = () => {}
   onError: (error: Error) => void = () => {}
+  /** Hears that nothing of it is left. */
+  onGone: () => void = () => {}
   readonly #id: RequestId
   readonly #transport: StreamableHTTPClientTransport
   #isAnswered = false
+  /** There is a body that has not ended. */
+  #isOpen = false
   /** The server has given the stream a position: the SDK opens it again where it is cut. */
   #isResumable = false
+  #lingering: NodeJS.Timeout | undefined
 
   constructor(id: RequestId, url: URL, fetch: FetchLike, sessionId: string | undefined, version: string | undefined) {
     this.#id = id
     const watched: FetchLike = async (target, init) => {
       const response = await fetch(target, init)
       if (response.body === null || !isEventStream(response)) return response
+      this.#isOpen = true
       return new Response(
         whenRead(response.body, () => this.#streamEnded()),
         response,
@@ -153,12 +166,22 @@ class CallStream {
     })
   }
 
+  /** The call is over. Behind its answer the server ends the stream; to cut it would cost the connection. */
   end(): void {
+    if (this.#isAnswered && this.#isOpen) this.#lingering = setTimeout(() => this.close(), lingerMs).unref()
+    else this.close()
+  }
+
+  close(): void {
     this.#isAnswered = true
+    clearTimeout(this.#lingering)
     void this.#transport.close()
+    this.onGone()
   }
 
   #streamEnded(): void {
+    this.#isOpen = false
+    if (this.#lingering !== undefined) return this.close()
     // What was read last is still on its way through the SDK's streams, which take turns but no timers.
     setImmediate(() => {
       if (!this.#isResumable) this.#lose()

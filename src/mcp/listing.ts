@@ -23,16 +23,20 @@ export interface Problem {
   readonly reason: string
 }
 
+/** What a server lists, taken apart. */
+export interface Listing {
+  readonly tools: ReadonlyMap<string, McpToolInfo>
+  /** The tools that cannot be used, and why. */
+  readonly problems: readonly Problem[]
+}
+
 /** Most tools that are taken from one server. */
 const maxTools = 10_000
 /** Most problems that are kept. */
 const maxProblems = 1_000
 
 /** Takes a listing apart. `wants` says which tools are looked at, by name. */
-export function readListing(
-  listed: readonly unknown[],
-  wants: (name: string) => boolean,
-): { readonly tools: ReadonlyMap<string, McpToolInfo>; readonly problems: readonly Problem[] } {
+export function readListing(listed: readonly unknown[], wants: (name: string) => boolean): Listing {
   const tools = new Map<string, McpToolInfo>()
   const problems: Problem[] = []
   for (const [index, given] of listed.entries()) {
@@ -60,6 +64,9 @@ function toInfo(given: unknown, taken: ReadonlyMap<string, unknown>): McpToolInf
   if (input.length > 0) return `its input schema is wrong: ${describeIssues(input)}`
   const output = outputSchema === undefined || outputSchema === null ? [] : checkSchema(outputSchema)
   if (output.length > 0) return `its output schema is wrong: ${describeIssues(output)}`
+  const execution = isObject(given['execution']) ? given['execution'] : {}
+  if (execution['taskSupport'] === 'required')
+    return 'it only runs as a task of its server, and such tasks are not spoken here'
   const annotations = isObject(given['annotations']) ? given['annotations'] : {}
   const shown = [title, annotations['title']].find((each) => typeof each === 'string' && each !== '') as
     | string

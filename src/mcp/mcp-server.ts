@@ -8,13 +8,13 @@ import { NetworkError } from '../base/network-error.ts'
 import type { JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import { SharedWork } from '../base/shared-work.ts'
-import { prepareTool } from '../tools/validation.ts'
 import type { SourceStatus } from '../tools/source.ts'
 import type { Tool } from '../tools/tool.ts'
-import { clip, closest, excerpt } from '../tools/value.ts'
-import type { Connection, ConnectionOptions, McpCall, ServerInfo } from './connection.ts'
+import type { McpCall } from './calls.ts'
+import type { Connection, ConnectionOptions, ServerInfo } from './connection.ts'
 import { SessionLost } from './errors.ts'
-import { readListing, type McpToolInfo, type Problem } from './listing.ts'
+import { KnownTools } from './known-tools.ts'
+import { readListing, type McpToolInfo } from './listing.ts'
 import { createMcpTool } from './mcp-tool.ts'
 import { createRedactor } from './redact.ts'
 import { secretsOf, type ServerSettings } from './server-options.ts'
@@ -47,15 +47,6 @@ export interface McpServerHealth {
   readonly pid?: number
 }
 
-interface Entry {
-  readonly info: McpToolInfo
-  readonly tool: Tool
-  /** Its schemas are compiled. */
-  isReady: boolean
-  /** Why it cannot be used. */
-  problem: string | undefined
-}
-
 /** A ping takes no longer than a connect may. */
 const maxPingMs = 10_000
 /** After a failure to connect; doubles with each further one. */
@@ -73,7 +64,7 @@ export class McpServer {
   readonly #redact: (text: string) => string
   readonly #connecting = new SharedWork<Connection>()
   readonly #discovering = new SharedWork<void>()
-  readonly #entries = new Map<string, Entry>()
+  readonly #tools: KnownTools
   /** Connections that are being ended. */
   readonly #ending = new Set<Promise<void>>()
   readonly #closed = new AbortController()
@@ -90,12 +81,6 @@ export class McpServer {
   #notBefore = 0
   #pinging: NodeJS.Timeout | undefined
   #idling: NodeJS.Timeout | undefined
-  /** A lookup has asked the server, or somebody has told it to. */
-  #isAttempted = false
-  #discovery: SourceStatus['state'] = 'never'
-  #lastDiscovery: number | undefined
-  #lastError: ConvokeError | undefined
-  #problems: readonly Problem[] = []
   /** The server may have other tools than those that are known. */
   #isStale = false
   #refreshing: Promise<void> | undefined
@@ -104,6 +89,8 @@ export class McpServer {
     this.settings = settings
     this.#context = context
     this.#redact = createRedactor(secretsOf(settings))
+    const { log, onChange } = context
+    this.#tools = new KnownTools({ settings, log, onChange, toTool: (info) => this.#toTool(info) })
   }
 
   get health(): McpServerHealth {
@@ -124,33 +111,20 @@ export class McpServer {
   }
 
   get status(): SourceStatus {
-    const problems = [
-      ...this.#problems,
-      ...[...this.#entries].flatMap(([name, { problem }]) =>
-        problem === undefined ? [] : [{ name, reason: problem }],
-      ),
-    ]
-    return {
-      state: this.#discovery,
-      tools: this.list().length,
-      ...(this.#lastDiscovery === undefined ? {} : { lastDiscovery: this.#lastDiscovery }),
-      ...(this.#lastError === undefined ? {} : { lastError: this.#lastError }),
-      ...(problems.length === 0 ? {} : { problems }),
-    }
+    return this.#tools.status
   }
 
   /** The tools that are known and can be used, in the server's order. */
   list(): Tool[] {
-    const usable: Tool[] = []
-    for (const { tool, problem } of this.#entries.values()) if (problem === undefined) usable.push(tool)
-    return usable
+    return this.#tools.list()
   }
 
   /** As {@link ToolSource.resolve}. */
   resolve(name: string, signal?: AbortSignal): Tool | Promise<Tool> {
-    const entry = this.#entries.get(name)
-    if (entry !== undefined) return this.#ready(entry)
-    if (this.settings.isDisabled || (this.#isAttempted && !this.#discovering.isRunning)) throw this.#missing(name)
+    const tool = this.#tools.get(name)
+    if (tool !== undefined) return tool
+    if (this.settings.isDisabled) throw this.#disabled()
+    if (this.#tools.isAttempted && !this.#discovering.isRunning) throw this.#tools.missing(name)
     return this.#resolveLater(name, signal)
   }
 
@@ -160,9 +134,9 @@ export class McpServer {
     } catch {
       // A lookup is silent about it; the status and the cause of what is thrown now tell.
     }
-    const entry = this.#entries.get(name)
-    if (entry === undefined) throw this.#missing(name)
-    return this.#ready(entry)
+    const tool = this.#tools.get(name)
+    if (tool === undefined) throw this.#tools.missing(name)
+    return tool
   }
 
   /** Asks the server for its tools now, connecting to it if need be. Rejects with why that failed; the known tools stay. */
@@ -175,21 +149,13 @@ export class McpServer {
     try {
       const connection = await this.connect(signal)
       this.#isStale = false
-      const { tools, problems } = readListing(await connection.listTools(signal), (name) => settings.wants(name))
-      this.#isAttempted = true
-      this.#discovery = 'ok'
-      this.#lastError = undefined
-      this.#lastDiscovery = Date.now()
-      this.#tellProblems(problems)
-      this.#replace(tools)
+      const listed = await connection.listTools(signal)
+      this.#tools.found(readListing(listed, (name) => settings.wants(name)))
     } catch (error) {
       const failure = ConvokeError.from(error)
       // Nobody wanted to know any more, which says nothing of the server.
       if (signal.aborted || this.#closed.signal.aborted) throw failure
-      this.#isAttempted = true
-      this.#discovery = 'failed'
-      this.#lastError = failure
-      this.#lastDiscovery = Date.now()
+      this.#tools.notFound(failure)
       this.#context.log.warn(
         { server: settings.id, error: failure },
         'The tools of an MCP server could not be found out.',
@@ -200,13 +166,7 @@ export class McpServer {
 
   /** Forgets the tools, and that they were asked for. */
   invalidate(): void {
-    this.#isAttempted = false
-    this.#discovery = 'never'
-    this.#lastError = undefined
-    this.#problems = []
-    if (this.#entries.size === 0) return
-    this.#entries.clear()
-    this.#context.onChange()
+    this.#tools.forget()
   }
 
   /** The connection, opened now if there is none. Throws why it cannot be. */
@@ -241,7 +201,7 @@ export class McpServer {
         new ConvokeError('unavailable', `The connection to the MCP server ${this.settings.id} is closed.`),
       )
       this.#end('idle')
-      this.#entries.clear()
+      this.#tools.drop()
     }
     await Promise.all([...this.#ending, this.#refreshing])
   }
@@ -384,7 +344,7 @@ export class McpServer {
 
   /** Asks for the tools again, once for all who say so meanwhile. Its failure stands in the status. */
   #refresh(): void {
-    if (!this.#isAttempted || this.#closed.signal.aborted) return
+    if (!this.#tools.isAttempted || this.#closed.signal.aborted) return
     this.#refreshing ??= this.#refreshNow().finally(() => {
       this.#refreshing = undefined
     })
@@ -393,7 +353,7 @@ export class McpServer {
   async #refreshNow(): Promise<void> {
     await pause(gatherMs, this.#closed.signal)
     // A change during the listing may not be in it.
-    while (this.#isStale && this.#isAttempted && !this.#closed.signal.aborted) {
+    while (this.#isStale && this.#tools.isAttempted && !this.#closed.signal.aborted) {
       // A server that is down is asked when it is connected to again.
       if (this.#connection === undefined) return
       try {
@@ -403,20 +363,6 @@ export class McpServer {
       }
       if (this.#isStale) await pause(gatherMs, this.#closed.signal)
     }
-  }
-
-  #replace(found: ReadonlyMap<string, McpToolInfo>): void {
-    const before = new Map(this.#entries)
-    this.#entries.clear()
-    let isChanged = before.size !== found.size
-    for (const [name, info] of found) {
-      const known = before.get(name)
-      // The same tool object as long as nothing has changed: its schemas are compiled once.
-      const isSame = known?.info.fingerprint === info.fingerprint
-      this.#entries.set(name, isSame ? known : { info, tool: this.#toTool(info), isReady: false, problem: undefined })
-      if (!isSame) isChanged = true
-    }
-    if (isChanged) this.#context.onChange()
   }
 
   #toTool(info: McpToolInfo): Tool {
@@ -433,60 +379,8 @@ export class McpServer {
     })
   }
 
-  /** The tool with its schemas compiled. One whose schemas cannot be is of no use, and all others are. */
-  #ready(entry: Entry): Tool {
-    const { tool, info } = entry
-    if (!entry.isReady && entry.problem === undefined) {
-      try {
-        prepareTool(tool)
-        entry.isReady = true
-      } catch (error) {
-        entry.problem = error instanceof Error ? error.message : String(error)
-        this.#tellProblems([{ name: info.name, reason: entry.problem }], this.#problems)
-        this.#context.onChange()
-      }
-    }
-    if (entry.problem === undefined) return tool
-    throw this.#unusable(info.name, entry.problem)
-  }
-
-  #tellProblems(problems: readonly Problem[], kept: readonly Problem[] = problems): void {
-    const known = new Set(this.#problems.map(({ name, reason }) => `${name} ${reason}`))
-    this.#problems = kept
-    for (const { name, reason } of problems) {
-      if (known.has(`${name} ${reason}`)) continue
-      const tool = `${this.settings.id}.${name}`
-      this.#context.log.warn({ tool, reason }, `The tool "${tool}" cannot be used: ${reason}`)
-    }
-  }
-
-  #unusable(name: string, reason: string): ConvokeError {
-    return new ConvokeError(
-      'not_found',
-      `The tool "${this.settings.id}.${name}" cannot be used: ${clip(reason, 1_000)}`,
-    )
-  }
-
   #disabled(): ConvokeError {
     return new ConvokeError('not_found', `The MCP server ${this.settings.id} is disabled in the configuration.`)
-  }
-
-  #missing(name: string): ConvokeError {
-    const { id, isDisabled } = this.settings
-    if (isDisabled) return this.#disabled()
-    const problem = this.#problems.find((each) => each.name === name)
-    if (problem !== undefined) return this.#unusable(name, problem.reason)
-    const lastError = this.#lastError
-    if (lastError !== undefined) {
-      const text = `There is no tool ${excerpt(name)} at ${id}, as far as is known: ${id} could not be asked (${lastError.code}).`
-      return new ConvokeError('not_found', text, { cause: lastError, retryable: lastError.retryable })
-    }
-    if (!this.settings.wants(name)) {
-      return new ConvokeError('not_found', `The tool ${excerpt(name)} of ${id} is left out by the configuration.`)
-    }
-    const similar = closest(name, [...this.#entries.keys()])
-    const hint = similar === undefined ? '' : ` Did you mean "${similar}"?`
-    return new ConvokeError('not_found', `There is no tool ${excerpt(name)} at ${id}.${hint}`)
   }
 }
 

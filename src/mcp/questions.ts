@@ -43,15 +43,15 @@ export class Questions {
   }
 
   /** A promise where a new call has to wait, because a question looks for its own. An abort ends the wait. */
-  free(signal: AbortSignal): Promise<void> | undefined {
+  free(signal: AbortSignal | undefined): Promise<void> | undefined {
     if (this.#waiting.size === 0) return undefined
     return new Promise<void>((resolve) => {
-      const stopListening = onAbort(signal, resolve)
+      const stopListening = signal === undefined ? undefined : onAbort(signal, resolve)
       this.#held.push(() => {
-        stopListening()
+        stopListening?.()
         resolve()
       })
-    }).then(() => (signal.aborted ? undefined : this.free(signal)))
+    }).then(() => (signal?.aborted === true ? undefined : this.free(signal)))
   }
 
   begin(call: Asked): void {
@@ -92,24 +92,30 @@ export class Questions {
   }
 
   async #findAsker(): Promise<Asked | undefined> {
-    if (this.#calls.size > 1 && !this.#isUnsure()) await this.#alone()
-    if (this.#isUnsure()) return undefined
-    const [only, ...others] = this.#calls
-    return others.length === 0 ? only : undefined
+    if (this.#calls.size <= 1 || this.#isUnsure()) return this.#only()
+    const about = { server: this.#server, calls: this.#calls.size }
+    this.#log.debug(about, 'A question of an MCP server waits until it is clear whose it is.')
+    return await this.#alone()
+  }
+
+  #only(): Asked | undefined {
+    const [only] = this.#calls
+    return this.#calls.size > 1 || this.#isUnsure() ? undefined : only
   }
 
   #isUnsure(): boolean {
     return performance.now() - this.#lastStop < echoMs
   }
 
-  /** Resolves when at most one call is left, or that is not to be expected. */
-  #alone(): Promise<void> {
+  /** Resolves with the one call that is left, or with undefined where that is not to be expected. */
+  #alone(): Promise<Asked | undefined> {
     return new Promise((resolve) => {
       const done = (): void => {
         clearTimeout(timer)
         this.#waiting.delete(look)
+        // Before the calls that were held begin.
+        resolve(this.#only())
         if (this.#waiting.size === 0) for (const start of this.#held.splice(0)) start()
-        resolve()
       }
       const look = (): void => {
         if (this.#calls.size <= 1 || this.#isUnsure()) done()

@@ -11,7 +11,7 @@ import type { RemoteToolRegistry } from './remote-registry.ts'
 export interface DiscoveryOptions {
   /** How often all peers are asked again, in milliseconds, 24 days at most; 0 never. Default: 0. */
   readonly intervalMs?: number
-  /** Ask all peers when the node starts. Default: false, each is asked with the first call to it. */
+  /** Ask all peers, and start all MCP servers, when the node starts. Default: false, each is looked at with the first call to it. */
   readonly startup?: boolean
   /**
    * URLs of agent cards, or of JSON lists of them, in which to find peers. They are read when the node starts, and with

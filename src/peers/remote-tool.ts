@@ -293,6 +293,8 @@ class RemoteCall implements OpenCall {
       })
     } catch (error) {
       const { code, message } = ConvokeError.from(error)
+      // The peer says what that means: its tool may go on without the answer.
+      if (code === 'rejected') return this.#answer({ action: 'decline' })
       if (code !== 'unsupported_operation') throw error
       const what = isAuth ? 'wants you to authenticate' : 'asks'
       throw new PeerError(
@@ -305,6 +307,10 @@ class RemoteCall implements OpenCall {
         },
       )
     }
+    return this.#answer(answer)
+  }
+
+  #answer(answer: Json): Message {
     return toAnswerMessage(answer, { taskId: this.#taskId ?? '', contextId: this.#contextId }, randomUUID())
   }
 

@@ -10,6 +10,7 @@ import type { Gatekeeper } from './http.ts'
 import { sendText } from './http.ts'
 import { JsonRpcDoor } from './jsonrpc.ts'
 import type { LegacyDoor } from './legacy.ts'
+import { McpDoor, type McpDoorOptions } from './mcp-door.ts'
 import type { Operations } from './operations.ts'
 import { createRestRouter, sendError } from './rest.ts'
 
@@ -17,6 +18,8 @@ export interface AppOptions {
   readonly operations: Operations
   readonly legacy: LegacyDoor
   readonly cardRoute: CardRoute
+  /** Where MCP hosts come in; undefined for a node that has no such door. */
+  readonly mcp: McpDoorOptions | undefined
   readonly gatekeeper: Gatekeeper
   readonly log: Logger
   /** `''`, or a path with a slash in front and none behind. */
@@ -43,6 +46,7 @@ const clientErrors: Record<string, string> = {
 export class HttpApp {
   readonly #server: Server
   readonly #rpc: JsonRpcDoor
+  readonly #mcp: McpDoor | undefined
   readonly #options: AppOptions
   /** Connections without a request so far: clients open them ahead of need. */
   readonly #unused = new Set<Socket>()
@@ -52,6 +56,7 @@ export class HttpApp {
   constructor(options: AppOptions) {
     this.#options = options
     this.#rpc = new JsonRpcDoor(options)
+    this.#mcp = options.mcp === undefined ? undefined : new McpDoor({ ...options, ...options.mcp })
     const app = this.#routes()
     // Node looks for slow clients only so often; the default of 30 s would stretch every limit below by as much.
     this.#server = createServer({ connectionsCheckingInterval: 1000 }, (req, res) => {
@@ -109,6 +114,10 @@ export class HttpApp {
   /** The requests that come most often. Express would cost several times the work itself. */
   #takeHot(req: IncomingMessage, res: ServerResponse): boolean {
     const { method, url } = req
+    if (this.#mcp !== undefined && this.#mcp.isAt(url ?? '')) {
+      void this.#mcp.handle(req, res)
+      return true
+    }
     if (method === 'POST') {
       if (url !== '/' && url?.startsWith('/?') !== true) return false
       void this.#rpc.handle(req, res)
@@ -172,6 +181,7 @@ export class HttpApp {
       agentCard: '/.well-known/agent-card.json',
       jsonRpc: 'POST /',
       httpJson: 'POST /message:send',
+      ...(this.#options.mcp === undefined ? {} : { mcp: this.#options.mcp.path }),
       health: '/healthz',
     }
     sendText(res, 200, 'application/json', JSON.stringify(doors))

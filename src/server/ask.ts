@@ -1,6 +1,6 @@
 /** Questions to a caller: asked on the task, answered by the next message on it, asked again until the answer fits. */
-import type { Issue } from '../base/errors.ts'
-import { parseJson, type Json, type JsonObject } from '../base/json.ts'
+import { ConvokeError, type Issue } from '../base/errors.ts'
+import { isObject, parseJson, type Json, type JsonObject } from '../base/json.ts'
 import { fromAnswerMessage, toQuestionMessage } from '../protocol/tool-call.ts'
 import type { WorkContext } from '../tasks/work.ts'
 import { describeIssues } from '../tools/issues.ts'
@@ -10,8 +10,8 @@ import type { Question } from '../tools/tool.ts'
 
 /**
  * The answer: with a schema, a value that fits it (text that is JSON counts as the JSON where the text itself does not
- * fit); without one, what the reply holds. An answer that does not fit is sent back with what is wrong. Throws for a
- * schema that cannot be compiled, before anybody is asked.
+ * fit); without one, what the reply holds. An answer that does not fit is sent back with what is wrong; `{action:
+ * "decline"}` is none, and throws `rejected`. Throws for a schema that cannot be compiled, before anybody is asked.
  */
 export async function ask(question: Question, toolName: string, work: WorkContext): Promise<Json> {
   const { message, schema } = question
@@ -33,8 +33,16 @@ export async function ask(question: Question, toolName: string, work: WorkContex
       if (refined.issues === undefined) return refined.value as Json
       issues = refined.issues
     }
+    // What MCP hosts say, and nodes between us and one.
+    if (isDecline(answer)) throw new ConvokeError('rejected', 'The caller declined to answer.')
     text = `${message} The answer did not fit: ${describeIssues(issues)}`
   }
+}
+
+function isDecline(answer: Json): boolean {
+  return readings(answer).some(
+    (each) => isObject(each) && Object.keys(each).length === 1 && each['action'] === 'decline',
+  )
 }
 
 function readings(answer: Json): Json[] {

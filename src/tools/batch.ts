@@ -24,10 +24,13 @@ export interface BatchSpace {
   snapshot?(): BatchSpace
 }
 
-/** Names as models have them, in place of the handles of tools; `ModelNames` is such a table. */
+/** Names as models have them, in place of the handles of tools; `ModelNames` is such a table, and so are definitions. */
 export interface NameTable {
+  /** May throw for a handle that the model does not know. */
   nameOf(handle: string): string
   handleOf(name: string): string | undefined
+  /** The params that a model's arguments stand for, where its schemas are not the tools' own. Default: the arguments. */
+  argumentsOf?(name: string, args: unknown): JsonObject
 }
 
 export interface BatchOptions {
@@ -194,8 +197,12 @@ class Round {
     const taken = new Set(read.flatMap(({ id }) => (id === undefined ? [] : [id])))
     const originals = new Map<string, Planned>()
     let duplicates = 0
-    const planned = read.map(({ id, name, params, problem }, i) => {
-      const handle = this.#settings.names?.handleOf(name) ?? name
+    const { names } = this.#settings
+    const planned = read.map(({ id, name, params: given, problem }, i) => {
+      const known = names?.handleOf(name)
+      const handle = known ?? name
+      const isOurs = known === undefined || problem !== undefined
+      const params = isOurs ? given : (names?.argumentsOf?.(name, given) ?? given)
       const tool = name === '' ? undefined : this.#find(handle)
       // One tool may go by several names.
       const key = problem === undefined ? `${tool?.name ?? handle}\n${canonicalJson(params)}` : undefined
@@ -309,7 +316,16 @@ class Round {
     )
     if (meant === undefined) return found
     // The space may have said so already, in names that the model does not know.
-    return `${found.replace(/ Did you mean "[^"]*"\?$/, '')} Did you mean "${this.#settings.names?.nameOf(meant) ?? meant}"?`
+    return `${found.replace(/ Did you mean "[^"]*"\?$/, '')} Did you mean "${this.#known(meant)}"?`
+  }
+
+  /** What the model knows a tool by. */
+  #known(handle: string): string {
+    try {
+      return this.#settings.names?.nameOf(handle) ?? handle
+    } catch {
+      return handle
+    }
   }
 
   #answer(call: Planned): CallAnswer {

@@ -34,7 +34,6 @@ export interface ToolHooks {
 }
 
 /** What a hook gives: nothing, or a value in place of the one there was. */
-// oxlint-disable-next-line typescript/no-invalid-void-type -- a hook that only looks returns nothing
 type Changed<Key extends string, Value> = { readonly [K in Key]: Value } | undefined | void
 
 /** A call with what a context makes only when somebody looks: a signal costs more than the rest of a small call. */

@@ -45,6 +45,10 @@ const own = {
   },
   child: { description: 'Starts a process that outlives its parent.', inputSchema: noParams },
   leave: { description: 'Ends the process.', inputSchema: noParams },
+  later: {
+    description: 'Answers after so many milliseconds.',
+    inputSchema: { type: 'object', properties: { ms: { type: 'integer' } } },
+  },
   notify: { description: 'Tells that the list has changed.', inputSchema: noParams },
   shout: { description: 'Logs.', inputSchema: { type: 'object', properties: { text: { type: 'string' } } } },
 }
@@ -135,6 +139,10 @@ export function createTestServer({ state, note, who }) {
         const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1e6)'], { stdio: 'inherit' })
         return text(String(child.pid))
       }
+      case 'later':
+        await new Promise((resolve) => setTimeout(resolve, given.ms))
+        note('answered later')
+        return text('now')
       case 'leave':
         process.exit(3)
         break

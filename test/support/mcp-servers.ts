@@ -3,6 +3,7 @@ import type { McpServerOptions } from 'convoke'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -15,11 +16,16 @@ import { cleanup, temporaryFolder, until } from './lifetime.ts'
 import { createTestServer } from './mcp-server.js'
 
 const script = fileURLToPath(new URL('./mcp-server.js', import.meta.url))
-const packages = fileURLToPath(new URL('../../node_modules/@modelcontextprotocol', import.meta.url))
+const require = createRequire(import.meta.url)
+const programs = {
+  everything: require.resolve('@modelcontextprotocol/server-everything/dist/index.js'),
+  filesystem: require.resolve('@modelcontextprotocol/server-filesystem/dist/index.js'),
+  memory: require.resolve('@modelcontextprotocol/server-memory/dist/index.js'),
+}
 
 /** The program of a server that others wrote. */
-export function realServer(name: 'everything' | 'filesystem' | 'memory', ...args: string[]): McpServerOptions {
-  return { command: process.execPath, args: [join(packages, `server-${name}`, 'dist/index.js'), ...args] }
+export function realServer(name: keyof typeof programs, ...args: string[]): McpServerOptions {
+  return { command: process.execPath, args: [programs[name], ...args] }
 }
 
 /** What the test server lists. */
@@ -95,6 +101,8 @@ export interface HttpTestServer extends TestServer {
   readonly url: string
   /** Requests as they came: `POST tools/list`, `GET`, `DELETE`. */
   readonly requests: readonly { readonly line: string; readonly headers: IncomingHttpHeaders }[]
+  /** How many connections were ever taken in. */
+  readonly connections: () => number
   /** How many sessions there are. */
   readonly sessions: () => number
   /** Forgets all sessions, as a server does that was started anew. */
@@ -168,6 +176,8 @@ export async function httpServer(options: HttpTestServerOptions = {}): Promise<H
       await (options.sse === true ? old : streamable)(request, response, body)
     })()
   })
+  let connections = 0
+  server.on('connection', () => connections++)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   cleanup(async () => {
@@ -190,6 +200,7 @@ export async function httpServer(options: HttpTestServerOptions = {}): Promise<H
         () => `the server to note "${note}"; it noted ${notes.join(', ')}`,
       ),
     pids: () => [],
+    connections: () => connections,
     sessions: () => sessions.size + streams.size,
     forget: () => sessions.clear(),
     refuse: (status) => (refusal = status),

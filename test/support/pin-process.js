@@ -18,7 +18,9 @@ function tool(name, description) {
 }
 
 let isStopped = false
-process.on('message', async ({ order, description }) => {
+process.on('message', (message) => void follow(message))
+
+async function follow({ order, description }) {
   if (order === 'write') {
     let count = 0
     while (!isStopped) {
@@ -35,5 +37,5 @@ process.on('message', async ({ order, description }) => {
   } else {
     isStopped = true
   }
-})
+}
 process.send({ ready: true })
