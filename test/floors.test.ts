@@ -119,7 +119,7 @@ function loadedWith(entry: string): Set<string> {
 }
 
 test('what takes long to load is loaded when it is needed', () => {
-  const slow = /^(@modelcontextprotocol\/sdk|better-sqlite3|pg)(\/|$)/
+  const slow = /^(@modelcontextprotocol|better-sqlite3|pg)(\/|$)/
   expect([...loadedWith('node.ts')].filter((name) => slow.test(name))).toEqual([])
   expect([...loadedWith('cli/main.ts')].filter((name) => !name.startsWith('node:'))).toEqual(['commander'])
   for (const command of ['tools', 'call', 'peers', 'doctor', 'types']) {
