@@ -124,7 +124,7 @@ test('what takes long to load is loaded when it is needed', () => {
   expect([...loadedWith('cli/main.ts')].filter((name) => !name.startsWith('node:'))).toEqual(['commander'])
   for (const command of ['tools', 'call', 'peers', 'doctor', 'types']) {
     const loaded = [...loadedWith(`cli/remote/${command}.ts`)]
-    expect(loaded.filter((name) => slow.test(name) || /^(minisearch|express|yaml|jose)$/.test(name))).toEqual([])
+    expect(loaded.filter((name) => slow.test(name) || /^(minisearch|express|yaml|jose|pino)$/.test(name))).toEqual([])
   }
 })
 

@@ -1,6 +1,5 @@
 /** The tool space of a configuration, as commands open it: in this process, without a node. */
 import { ConvokeError } from '../../base/errors.ts'
-import { createLog } from '../../base/log.ts'
 import type { NodeOptions } from '../../options.ts'
 import type { AgentTools } from '../../tool-space.ts'
 import { bindingsOf } from '../a2a/connection.ts'
@@ -30,7 +29,11 @@ export async function withSpace<Result>(
   { own = false, servers = false, peers = false, peerTimeoutMs }: Wanted,
   use: (space: AgentTools) => Promise<Result>,
 ): Promise<Result> {
-  const { openToolSpace } = await import('../../tool-space.ts')
+  // Commands for a URL need none of it.
+  const [{ openToolSpace }, { createLog }] = await Promise.all([
+    import('../../tool-space.ts'),
+    import('../../base/log.ts'),
+  ])
   const { tools = [], builtin, skills, mcpServers = {}, peers: others = {}, ...rest } = options
   const wanted: NodeOptions = {
     ...rest,
