@@ -3,9 +3,9 @@ import { ConvokeError } from '../base/errors.ts'
 import { isObject, type JsonObject } from '../base/json.ts'
 import type { Chunk, Tool, ToolContext, ToolValue } from '../tools/tool.ts'
 import { clip } from '../tools/value.ts'
-import { saysUnknown } from './call-errors.ts'
 import type { McpCall } from './calls.ts'
 import { fromMcpContent } from './content.ts'
+import { saysUnknown } from './errors.ts'
 import type { McpToolInfo } from './listing.ts'
 
 export interface McpToolOptions {

@@ -33,8 +33,8 @@ export class CallOutput {
     this.#options = options
   }
 
-  /** Shows one event of the call. `task` is what is known of its task by now. */
-  async show(event: ToolEvent, task: RemoteTask | undefined): Promise<void> {
+  /** Shows one event of the call. `task` is what is known of its task by now, as far as there is one. */
+  async show(event: ToolEvent, task: Partial<RemoteTask> | undefined): Promise<void> {
     const { form } = this.#options
     if (event.type === 'result') return this.#showResult(event.result, task)
     if (form === 'lines') {
@@ -60,7 +60,7 @@ export class CallOutput {
     this.#isInLine = false
   }
 
-  async #showResult(result: ToolValue, task: RemoteTask | undefined): Promise<void> {
+  async #showResult(result: ToolValue, task: Partial<RemoteTask> | undefined): Promise<void> {
     const { form, out } = this.#options
     this.endLine()
     if (out !== undefined) await writeResult(out, result)
