@@ -223,7 +223,7 @@ describe('convoke call', () => {
       convoke(call(content.slice(1, 2), '--out', 'cat.png'), { cwd }),
     ])
     expect(terminal.stdout).toBe(
-      'A cat[2J.\n[image/png, 4 bytes; --out FILE writes them]\n[link cat one: https://cats.example.com/1]\n',
+      'A cat[2J.\n[image/png, 4 bytes; -o json has them]\n[link cat one: https://cats.example.com/1]\n',
     )
     const parts = [
       { text: 'A cat\u001b[2J.' },

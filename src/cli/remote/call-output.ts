@@ -94,7 +94,7 @@ export class CallOutput {
     }
     this.endLine()
     const text = isContent(value)
-      ? value.parts.map(partText).join('\n')
+      ? value.parts.map((part) => partText(part, value.parts.length === 1)).join('\n')
       : typeof value === 'string'
         ? value
         : JSON.stringify(value, null, isResult ? 2 : undefined)
@@ -149,12 +149,13 @@ function toFile(result: ToolValue): Uint8Array | string {
 }
 
 /** A part of a result for a terminal. */
-function partText({ text, data, raw, url, mediaType = 'bytes', filename }: Part): string {
+function partText({ text, data, raw, url, mediaType = 'bytes', filename }: Part, isOnly: boolean): string {
   if (text !== undefined) return text
   if (data !== undefined) return JSON.stringify(data, null, 2)
   const name = filename === undefined ? '' : ` ${filename}`
   if (url !== undefined) return `[link${name}: ${url}]`
-  return `[${mediaType}${name}, ${Buffer.byteLength(raw ?? '', 'base64')} bytes; --out FILE writes them]`
+  const hint = isOnly ? '--out FILE writes them' : '-o json has them'
+  return `[${mediaType}${name}, ${Buffer.byteLength(raw ?? '', 'base64')} bytes; ${hint}]`
 }
 
 function bytesFailure(bytes: Uint8Array): ClientFailure {
