@@ -4,11 +4,12 @@ import { client } from './client.js'
 import { main } from './lib/figures.js'
 import { mcp } from './mcp.js'
 import { memory } from './memory.js'
+import { space } from './space.js'
 import { streams } from './streams.js'
 import { tools } from './tools.js'
 
 await main(import.meta.url, async (options) => {
   const figures = []
-  for (const bench of [calls, streams, memory, tools, client, mcp]) figures.push(...(await bench(options)))
+  for (const bench of [calls, streams, memory, tools, client, mcp, space]) figures.push(...(await bench(options)))
   return figures
 })

@@ -1,5 +1,4 @@
 /** A node: opens the store, builds the rooms, listens, and stops it all in reverse. */
-import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { isAbsolute, join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -10,15 +9,13 @@ import { namesPrivateAddress } from './base/address.ts'
 import { createGuardedFetch, type GuardedFetch } from './base/guarded-fetch.ts'
 import { isObject, type JsonObject } from './base/json.ts'
 import { createLog, type Log } from './base/log.ts'
-import { processEnvironment } from './config.ts'
-import { McpServerRegistry } from './mcp/server-registry.ts'
 import { McpPublisher } from './mcp/publisher.ts'
-import type { NodeOptions, ToolModule } from './options.ts'
-import { ClientManager } from './peers/client-manager.ts'
+import type { McpServerRegistry } from './mcp/server-registry.ts'
+import type { NodeOptions } from './options.ts'
+import type { ClientManager } from './peers/client-manager.ts'
 import { Discovery } from './peers/discovery.ts'
-import { RemoteToolRegistry } from './peers/remote-registry.ts'
+import type { RemoteToolRegistry } from './peers/remote-registry.ts'
 import type { CardInput } from './protocol/card.ts'
-import { delegationLimits } from './protocol/delegation.ts'
 import { HttpApp } from './server/app.ts'
 import { anonymous, createAuthenticator } from './server/auth/authenticator.ts'
 import { createOriginGuard, isLoopback } from './server/auth/origin.ts'
@@ -34,18 +31,10 @@ import { openStore } from './store/open.ts'
 import type { Store } from './store/store.ts'
 import { PushService } from './tasks/push.ts'
 import { TaskRuntime } from './tasks/runtime.ts'
-import { closeIdleWorkers } from './tools/blocking.ts'
-import { createBuiltins } from './tools/builtin/create.ts'
-import { createSkillTools } from './tools/builtin/skills.ts'
-import { DelegationGuard } from './tools/delegation.ts'
-import { loadTools } from './tools/load.ts'
-import { LocalToolRegistry } from './tools/local.ts'
-import { ToolManager } from './tools/manager.ts'
-import { Pins, pinsPath } from './tools/pins.ts'
-import { ToolPolicy } from './tools/policy.ts'
-import { isToolInstance, type ToolBase } from './tools/tool-base.ts'
-import { discoverSkillBundles, type SkillFolder } from './tools/skill-bundles.ts'
-import type { Tool } from './tools/tool.ts'
+import { openToolSpace, type AgentTools } from './tool-space.ts'
+import type { LocalToolRegistry } from './tools/local.ts'
+import type { ToolManager } from './tools/manager.ts'
+import type { Pins } from './tools/pins.ts'
 
 /** One way into the node. */
 export interface Door {
@@ -122,46 +111,31 @@ export async function createNode(options: NodeOptions): Promise<Node> {
   const baseDir = resolve(options.baseDir ?? '.')
   const log = createLog(options.logLevel ?? 'warn')
   const authenticator = createAuthenticator(options.server?.auth)
-  const registry = new LocalToolRegistry({ log })
-  const builtinFetch = createGuardedFetch({ allowPrivate: options.builtin?.allowPrivate ?? false })
-  const builtin = await createBuiltinTools(options, { baseDir, fetch: builtinFetch, log })
-  const warnings = [
-    ...builtin.warnings,
-    ...(await addTools(registry, options, { baseDir, log, builtin: builtin.tools })),
-  ]
-  const onMessage = options.onMessage ?? (await loadHandler(options, baseDir))
-  const template = await readTemplate(options, baseDir)
-  const store = await openStore(storeOptions(options, baseDir))
+  const space = await openToolSpace(options, { log })
   try {
-    return new RunningNode({
-      options,
-      baseDir,
-      log,
-      authenticator,
-      registry,
-      warnings,
-      onMessage,
-      template,
-      store,
-      builtinFetch,
-    })
+    const onMessage = options.onMessage ?? (await loadHandler(options, baseDir))
+    const template = await readTemplate(options, baseDir)
+    const store = await openStore(storeOptions(options, baseDir))
+    try {
+      return new RunningNode({ options, log, authenticator, space, onMessage, template, store })
+    } catch (error) {
+      await store.close()
+      throw error
+    }
   } catch (error) {
-    await store.close()
+    await space.close()
     throw error
   }
 }
 
 interface Parts {
   readonly options: NodeOptions
-  readonly baseDir: string
   readonly log: Log
   readonly authenticator: ReturnType<typeof createAuthenticator>
-  readonly registry: LocalToolRegistry
-  readonly warnings: readonly string[]
+  readonly space: AgentTools
   readonly onMessage: MessageHandler | undefined
   readonly template: JsonObject
   readonly store: Store
-  readonly builtinFetch: GuardedFetch
 }
 
 class RunningNode implements Node {
@@ -173,6 +147,7 @@ class RunningNode implements Node {
   readonly pins: Pins
   readonly mcp: McpPublisher | undefined
   readonly warnings: readonly string[]
+  readonly #space: AgentTools
   readonly #options: NodeOptions
   readonly #log: Log
   readonly #store: Store
@@ -180,7 +155,6 @@ class RunningNode implements Node {
   readonly #push: PushService
   readonly #fetch: GuardedFetch
   readonly #directoryFetch: GuardedFetch
-  readonly #builtinFetch: GuardedFetch
   readonly #discovery: Discovery
   /** Resolves when all peers were asked whose tools are published, or soon enough in any case. */
   #firstLook: Promise<unknown> = Promise.resolve()
@@ -194,54 +168,22 @@ class RunningNode implements Node {
   #isStarted = false
   #stopping: Promise<void> | undefined
 
-  constructor({
-    options,
-    baseDir,
-    log,
-    authenticator,
-    registry,
-    warnings,
-    onMessage,
-    template,
-    store,
-    builtinFetch,
-  }: Parts) {
+  constructor({ options, log, authenticator, space, onMessage, template, store }: Parts) {
     const { server = {} } = options
-    this.#builtinFetch = builtinFetch
     const host = server.host ?? '127.0.0.1'
+    this.#space = space
     this.#options = options
     this.#log = log
     this.#store = store
     this.#authenticator = authenticator
-    this.registry = registry
-    const self = options.agent.id
-    this.peers = new ClientManager({ peers: options.peers ?? {}, log, enabled: options.features?.delegate ?? true })
-    this.remoteTools = new RemoteToolRegistry({ clients: this.peers, self, log })
-    this.mcpServers = new McpServerRegistry({
-      servers: options.mcpServers ?? {},
-      log,
-      baseDir,
-      environment: options.environment ?? processEnvironment(),
-      clientInfo: { name: 'convoke', version: packageVersion() },
-    })
-    this.warnings = [...warnings, ...this.mcpServers.skipped]
-    const guard = new DelegationGuard(self, { ...delegationLimits, ...options.delegation })
-    this.pins = new Pins({
-      ...options.pins,
-      file: pinsPath(options.pins, { store: storeOptions(options, baseDir).url, baseDir }),
-      log,
-    })
-    this.tools = new ToolManager({
-      registry,
-      sources: [this.mcpServers, this.remoteTools],
-      aliases: options.aliases ?? {},
-      publish: options.publish ?? [],
-      ...options.toolCalls,
-      ...(options.toolPolicy === undefined ? {} : { policy: new ToolPolicy(options.toolPolicy) }),
-      pins: this.pins,
-      guard,
-      log,
-    })
+    const { guard } = space
+    this.tools = space.tools
+    this.registry = space.registry
+    this.peers = space.peers
+    this.remoteTools = space.remoteTools
+    this.mcpServers = space.mcpServers
+    this.pins = space.pins
+    this.warnings = space.warnings
     const { discovery = {} } = options
     this.#directoryFetch = createGuardedFetch({
       allowPrivate: discovery.allowPrivate ?? (discovery.directory ?? []).some(namesPrivateAddress),
@@ -424,18 +366,11 @@ class RunningNode implements Node {
     await this.#app.close()
     await this.#push.close()
     await this.#discovery.close()
-    await this.tools.close()
-    await this.peers.close()
-    await Promise.all([this.#fetch, this.#directoryFetch, this.#builtinFetch].map((fetch) => fetch.close()))
-    await closeIdleWorkers()
+    await this.#space.close()
+    await Promise.all([this.#fetch.close(), this.#directoryFetch.close()])
     this.#authenticator.close()
     await this.#store.close()
   }
-}
-
-function packageVersion(): string {
-  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8')
-  return (JSON.parse(text) as { version: string }).version
 }
 
 function checkAgent({ agent }: NodeOptions): void {
@@ -478,51 +413,6 @@ function checkServer({ server = {} }: NodeOptions): void {
   if (publicUrl !== undefined && !/^https?:$/.test(URL.canParse(publicUrl) ? new URL(publicUrl).protocol : '')) {
     throw new ConvokeError('config', `server.publicUrl must be an http or https URL, got ${JSON.stringify(publicUrl)}.`)
   }
-}
-
-interface Surroundings {
-  readonly baseDir: string
-  readonly log: Log
-}
-
-/** The tools that the package brings along, as far as they are switched on. */
-async function createBuiltinTools(
-  { builtin, skills, environment = processEnvironment() }: NodeOptions,
-  { baseDir, fetch, log }: Surroundings & { readonly fetch: GuardedFetch },
-): Promise<{ readonly tools: readonly Tool[]; readonly warnings: readonly string[] }> {
-  const root = resolve(baseDir, builtin?.root ?? '.')
-  const tools = createBuiltins({ ...builtin, root, baseDir, environment, fetch })
-  if (skills === undefined) return { tools, warnings: [] }
-  const { dirs = [], builtin: withOurs = true, only } = skills
-  const ours = fileURLToPath(new URL('../skills', import.meta.url))
-  const folders: SkillFolder[] = [
-    ...(withOurs ? [{ folder: ours, source: 'builtin' as const }] : []),
-    ...dirs.map((dir) => ({ folder: resolve(baseDir, dir), source: 'user' as const })),
-  ]
-  const { bundles, warnings } = await discoverSkillBundles(folders, { log, ...(only === undefined ? {} : { only }) })
-  return { tools: [...tools, ...createSkillTools(bundles)], warnings }
-}
-
-/** Own tools, then those of modules, then builtin ones, whose names no module can take. */
-async function addTools(
-  registry: LocalToolRegistry,
-  options: NodeOptions,
-  { baseDir, log, builtin }: Surroundings & { readonly builtin: readonly Tool[] },
-): Promise<string[]> {
-  const entries = options.tools ?? []
-  const modules = entries.filter((entry): entry is ToolModule => 'module' in entry)
-  const own = entries.filter((entry): entry is Tool | ToolBase => !('module' in entry))
-  for (const tool of own) {
-    if (!isToolInstance(tool) || (await tool.isEnabled())) registry.register(tool)
-  }
-  const taken = new Set([...own, ...builtin].map(({ name }) => name))
-  const { tools, warnings } = await loadTools(modules, { baseDir, log })
-  for (const tool of tools) {
-    if (!taken.has(tool.name)) registry.register(tool)
-    else warnings.push(`There is a tool "${tool.name}" already; the one of a module was skipped.`)
-  }
-  for (const tool of builtin) registry.register(tool)
-  return [...warnings, ...registry.problems().map(({ name, reason }) => `The tool "${name}" is disabled: ${reason}`)]
 }
 
 /** The module's `onMessage` or default export. */

@@ -145,6 +145,8 @@ describe('convoke tools', () => {
       idempotent: true,
       parameters_schema: { required: ['n'] },
       schema_hash: expect.stringMatching(/^[0-9a-f]{64}$/),
+      kind: 'a2a',
+      source: url,
     })
     const [tagged, found, none, schemas] = await Promise.all([
       convoke(['tools', url, '--tag', 'demo', '-o', 'json']),
@@ -167,9 +169,10 @@ describe('convoke tools', () => {
       minimal: { url: minimal.url },
     })
     const { code, stdout, stderr } = await convoke(['tools', '-o', 'json'], { cwd })
-    const tools = JSON.parse(stdout) as { name: string; agent_id: string }[]
+    const tools = JSON.parse(stdout) as { name: string; agent_id: string; source: string }[]
     expect(code).toBe(0)
     expect(new Set(tools.map((tool) => tool.agent_id))).toEqual(new Set(['alice', 'minimal']))
+    expect(tools.every(({ agent_id: peer, source }) => peer === source)).toBe(true)
     expect(stderr).toMatch(/^gone: .*refused the connection\. \(network\)\n$/)
     const text = await convoke(['tools'], { cwd })
     expect(text.stdout).toContain('alice.count_to(n: integer')
@@ -605,8 +608,8 @@ describe('convoke peers', () => {
   })
 })
 
-test('every command for peers has help with an example', async () => {
-  const names = ['tools', 'call', 'peers', 'doctor', 'types']
+test('every command for tools has help with an example', async () => {
+  const names = ['tools', 'call', 'servers', 'peers', 'doctor', 'types']
   const [completion, ...helps] = await Promise.all([
     convoke(['completion', 'bash']),
     ...names.map((name) => convoke([name, '--help'])),

@@ -13,7 +13,7 @@ const floors = [
   ['tasks', 'tools'],
   ['peers', 'mcp'],
   ['server'],
-  ['node.ts', 'config.ts', 'older-config', 'options.ts', 'index.ts', 'cli'],
+  ['node.ts', 'tool-space.ts', 'config.ts', 'older-config', 'options.ts', 'index.ts', 'cli'],
 ]
 
 /** What a node is made from has types of all floors in it, and the auth of the server takes its part of them. */
@@ -45,6 +45,8 @@ interface Import {
   readonly from: string
   readonly to: string
   readonly isType: boolean
+  /** When it is needed, `await import('…')`. */
+  readonly isDynamic: boolean
 }
 
 function imports(): Import[] {
@@ -56,6 +58,7 @@ function imports(): Import[] {
       from: file,
       to: named ?? dynamic ?? '',
       isType: type !== undefined,
+      isDynamic: dynamic !== undefined,
     }))
   })
 }
@@ -97,6 +100,32 @@ test('each foreign package lives in its one room', () => {
     return !(homes[name] ?? []).some((home) => from === home || from.startsWith(`${home}/`))
   })
   expect(strays).toEqual([])
+})
+
+/** The packages that are loaded with a file, before any of its code runs. */
+function loadedWith(entry: string): Set<string> {
+  const values = imports().filter(({ isType, isDynamic }) => !isType && !isDynamic)
+  const packages = new Set<string>()
+  const files = new Set([entry])
+  // A set is walked with what joins it meanwhile.
+  for (const file of files) {
+    for (const { from, to } of values) {
+      if (from !== file) continue
+      if (to.startsWith('.')) files.add(relative(src, resolve(src, dirname(from), to)))
+      else packages.add(to)
+    }
+  }
+  return packages
+}
+
+test('what takes long to load is loaded when it is needed', () => {
+  const slow = /^(@modelcontextprotocol|better-sqlite3|pg)(\/|$)/
+  expect([...loadedWith('node.ts')].filter((name) => slow.test(name))).toEqual([])
+  expect([...loadedWith('cli/main.ts')].filter((name) => !name.startsWith('node:'))).toEqual(['commander'])
+  for (const command of ['tools', 'call', 'peers', 'doctor', 'types']) {
+    const loaded = [...loadedWith(`cli/remote/${command}.ts`)]
+    expect(loaded.filter((name) => slow.test(name) || /^(minisearch|express|yaml|jose|pino)$/.test(name))).toEqual([])
+  }
 })
 
 test('only config.ts and the command line read the environment', () => {

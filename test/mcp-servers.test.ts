@@ -345,12 +345,16 @@ const transports: [string, Start][] = [
 describe.each(transports)('a call over %s', (_name, start) => {
   test('tells its progress', async () => {
     const server = await start()
-    const { tools } = toolsOf({ test: server.options })
+    const { tools, call } = toolsOf({ test: server.options })
     const events: ToolEvent[] = []
     for await (const event of tools.stream('test.steps', { n: 3 })) events.push(event)
+    expect(server.notes()).not.toContain('steps for nobody')
     expect(events.at(-1)).toEqual({ type: 'result', result: 'done' })
     const last = events.findLast(({ type }) => type === 'progress')
     expect(last).toEqual({ type: 'progress', progress: 3, total: 3, message: 'step 3' })
+    // Where nobody takes progress the server is not asked for it.
+    expect(await call('test.steps', { n: 3 })).toBe('done')
+    expect(server.notes()).toContain('steps for nobody')
   })
 
   test('fails as the server says', async () => {

@@ -295,9 +295,23 @@ describe('approving and forgetting', () => {
     expect(await pins.approve('bob.echo', { hash: hash?.slice(0, 12) })).toEqual([])
   })
 
+  test('a change that is approved holds back the tool as it was before, however often that was looked at', async () => {
+    const pins = open()
+    const echo = foreign('bob.echo')
+    const other = foreign('bob.echo', changedWords)
+    expect([stateOf(pins, echo), stateOf(pins, echo), stateOf(pins, other)]).toEqual(['new', 'same', 'quarantined'])
+    await pins.approve('bob.echo')
+    expect([stateOf(pins, other), stateOf(pins, other), stateOf(pins, echo)]).toEqual(['same', 'same', 'quarantined'])
+    expect(stateOf(pins, other)).toBe('same')
+    expect(pins.list()).toMatchObject([{ handle: 'bob.echo', state: 'pinned' }])
+  })
+
   test('forgets a tool, which is new again', async () => {
     const pins = open({ file: await pinFile() })
-    pins.check(foreign('bob.echo'))
+    const echo = foreign('bob.echo')
+    expect([stateOf(pins, echo), stateOf(pins, echo), stateOf(pins, echo)]).toEqual(['new', 'same', 'same'])
+    expect(await pins.forget('bob.echo')).toBe(true)
+    expect([stateOf(pins, echo), stateOf(pins, echo)]).toEqual(['new', 'same'])
     expect(await pins.forget('bob.echo')).toBe(true)
     expect(await pins.forget('bob.echo')).toBe(false)
     expect(stateOf(pins, foreign('bob.echo', changedWords))).toBe('new')

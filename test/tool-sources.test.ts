@@ -6,9 +6,11 @@ import {
   localSource,
   McpServerRegistry,
   type McpServerOptions,
+  ToolManager,
   type Tool,
   type ToolSource,
 } from 'convoke'
+import { expect, test } from 'vitest'
 import { testLocalToolSource, testToolSource, type Shown } from './contract/tool-source.ts'
 import { startCards } from './support/cards.ts'
 import { cleanup, startNode } from './support/lifetime.ts'
@@ -223,4 +225,20 @@ testToolSource('a source that somebody has written', async () => {
     fail: (is) => (isFailing = is),
     asked: () => asked,
   }
+})
+
+test('a service that has moved from one source to another is found there', async () => {
+  let home = 'here'
+  const sourceAt = (place: string): ToolSource => {
+    const source = customSource('shelf', async () => [{ name: place }])
+    const has = (service: string): boolean => home === place && service === 'shelf'
+    return Object.assign(source, { has, services: () => (has('shelf') ? ['shelf'] : []) })
+  }
+  const tools = new ToolManager({ sources: [sourceAt('here'), sourceAt('there')] })
+  cleanup(() => tools.close())
+  expect(await tools.resolve('shelf.here')).toMatchObject({ name: 'shelf.here' })
+  home = 'there'
+  expect(await tools.resolve('shelf.there')).toMatchObject({ name: 'shelf.there' })
+  home = 'nowhere'
+  expect(() => tools.resolve('shelf.there')).toThrow('nothing is known by the name "shelf"')
 })

@@ -1,5 +1,7 @@
 /* oxlint-disable unicorn/no-thenable -- `then` is a keyword of JSON Schema */
 // Schemas: what is found wrong with them, and what they say about values.
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { toStandardJsonSchema } from '@valibot/to-json-schema'
 import { type } from 'arktype'
 import * as v from 'valibot'
@@ -358,4 +360,21 @@ test('a library schema that cannot say its JSON Schema is refused with what to w
   expect(define(z.union([z.object({ a: z.string() }), z.object({ b: z.string() })]) as never)).toThrow(
     /must be "object"/,
   )
+})
+
+test('nothing keeps a compiled schema when its tool is gone', async () => {
+  setFlagsFromString('--expose-gc')
+  const gc = runInNewContext('gc') as () => void
+  const compileOne = (n: number): WeakRef<object> => {
+    const properties = { n: { type: 'integer', maximum: n, default: n }, child: { $ref: '#' } }
+    const issues = compile(object(properties), { defaults: true }).validate({ child: { n: n + 1 } })
+    expect(issues).toHaveLength(1)
+    return new WeakRef(properties)
+  }
+  const compiled = Array.from({ length: 20 }, (_, n) => compileOne(n))
+  // A WeakRef holds on until its turn of the event loop has ended.
+  await new Promise((resolve) => setImmediate(resolve))
+  gc()
+  // The last one may still be on the stack.
+  expect(compiled.filter((each) => each.deref() !== undefined).length).toBeLessThanOrEqual(1)
 })

@@ -1,10 +1,7 @@
 /** `convoke config check`, and how a command finds its configuration. */
 import { access } from 'node:fs/promises'
-import { loadConfig } from '../config.ts'
 import type { LoadedConfig } from '../config.ts'
-import { createNode } from '../node.ts'
 import type { NodeOptions } from '../options.ts'
-import { publicBindProblem } from '../server/auth/public-bind.ts'
 import { CommandFailure } from './failure.ts'
 
 const defaultFiles = ['convoke.yaml', 'convoke.json']
@@ -20,6 +17,8 @@ tools:
 export async function loadConfigFile(named: string | undefined): Promise<LoadedConfig & { file: string }> {
   const file = named ?? (await findConfigFile())
   if (file === undefined) throw new CommandFailure(2, minimalFile)
+  // Commands that are given a URL need none of it.
+  const { loadConfig } = await import('../config.ts')
   try {
     return { file, ...(await loadConfig(file)) }
   } catch (error) {
@@ -33,6 +32,7 @@ export async function loadConfigFile(named: string | undefined): Promise<LoadedC
  */
 export async function checkConfig(named: string | undefined, { load }: { readonly load: boolean }): Promise<void> {
   const { file, options, warnings } = await loadConfigFile(named)
+  const { publicBindProblem } = await import('../server/auth/public-bind.ts')
   const problem = publicBindProblem(options)
   if (problem !== undefined) throw new CommandFailure(2, problem)
   for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`)
@@ -43,6 +43,7 @@ export async function checkConfig(named: string | undefined, { load }: { readonl
 }
 
 async function skippedParts(options: NodeOptions): Promise<readonly string[]> {
+  const { createNode } = await import('../node.ts')
   try {
     const node = await createNode({ ...options, store: { url: ':memory:' }, logLevel: 'silent' })
     await node.stop()

@@ -32,8 +32,9 @@ Examples:
   convoke config check                   say whether convoke.yaml is right
   convoke card get -a agent.example.com  show who an agent is
   convoke send -a localhost:4120 "hi"    talk to an agent
+  convoke tools                          show the tools of convoke.yaml, wherever they live
   convoke tools localhost:4120           show the tools of an agent
-  convoke call bob.echo '{"text":"hi"}'  run a tool of the peer bob of convoke.yaml
+  convoke call bob.echo '{"text":"hi"}'  run a tool of the peer or MCP server bob of convoke.yaml
 
 Exit codes: 0 done, 1 could not do it, 2 called or configured wrongly, 130 stopped by a second signal.
 Commands that talk to an agent also know 3 (not reachable), 4 (credentials) and 5 (timeout).`,
@@ -51,7 +52,7 @@ Commands that talk to an agent also know 3 (not reachable), 4 (credentials) and 
   program.commandsGroup('Client:')
   addClientCommands(program, config, version)
   registerAuth(program)
-  program.commandsGroup('Tools of peers:')
+  program.commandsGroup('Tools:')
   registerRemote(program)
   program.commandsGroup('Tool policy:')
   registerRules(program)

@@ -4,6 +4,7 @@ import { ConvokeError, type ErrorCode, type ErrorOptions } from '../base/errors.
 import { isObject } from '../base/json.ts'
 import { NetworkError } from '../base/network-error.ts'
 import { clip } from '../tools/value.ts'
+import { SessionLost, saysUnknown } from './errors.ts'
 import { statusOf } from './http-transport.ts'
 
 /** The code of JSON-RPC with which a server asks for a visit to a web page before it goes on. */
@@ -19,13 +20,6 @@ export interface ErrorPlace {
   readonly ending?: string | undefined
   /** Takes the server's secrets out of a text. */
   readonly redact: (text: string) => string
-}
-
-/** The session is unknown to the server: the request was not looked at, and goes out again with another one. */
-export class SessionLost extends ConvokeError {
-  constructor(server: string, cause: unknown) {
-    super('network', `The MCP server ${server} has forgotten the session.`, { cause })
-  }
 }
 
 /** The connection ended with a request under way. Whether it was carried out is not known. */
@@ -112,11 +106,6 @@ function toProtocolFailure(error: McpError, cause: unknown, place: ErrorPlace): 
   return new ConvokeError('peer_failed', `The MCP server ${server} answered with error ${code}: ${said}`, {
     cause,
   })
-}
-
-/** Whether an error speaks of a tool that is not there. The protocol has no code for it. */
-export function saysUnknown(text: string): boolean {
-  return /^(MCP error -32602: )?(unknown tool|tool\b.{0,200}\b(not found|does not exist|is unknown))/is.test(text)
 }
 
 function urlsOf(data: unknown): string {

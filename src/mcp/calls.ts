@@ -17,7 +17,8 @@ export interface McpCall extends Pick<ToolContext, 'ask' | 'notice'> {
   readonly tool: { readonly name: string; readonly isRepeatable: boolean }
   /** Stops the call; the server is told. Undefined where nothing ever does. */
   readonly signal: AbortSignal | undefined
-  readonly onProgress: (progress: Progress) => void
+  /** Undefined where nobody takes progress: the server is not asked for it. */
+  readonly onProgress: ((progress: Progress) => void) | undefined
 }
 
 interface Pending {
@@ -62,8 +63,11 @@ export class Calls {
         jsonrpc: '2.0',
         id,
         method: 'tools/call',
-        // Without a token servers tell no progress.
-        params: { name: tool.name, arguments: params, _meta: { progressToken: id } },
+        params: {
+          name: tool.name,
+          arguments: params,
+          ...(call.onProgress === undefined ? {} : { _meta: { progressToken: id } }),
+        },
       }
       transport.send(request).catch((error: unknown) => this.#end(id)?.reject(error))
       if (signal === undefined) return
@@ -117,7 +121,7 @@ export class Calls {
     const { progressToken, progress, total, message } = params
     if (typeof progressToken !== 'number' || !isCallId(progressToken)) return false
     if (typeof progress !== 'number') return true
-    this.#pending.get(progressToken)?.call.onProgress({
+    this.#pending.get(progressToken)?.call.onProgress?.({
       progress,
       ...(typeof total === 'number' ? { total } : {}),
       ...(typeof message === 'string' ? { message: clip(cleanText(message), maxProgressMessage) } : {}),

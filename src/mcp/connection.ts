@@ -17,14 +17,8 @@ import { isToolLogLevel, type ToolLog } from '../protocol/tool-call.ts'
 import { cleanText } from '../tools/foreign.ts'
 import { clip } from '../tools/value.ts'
 import { Calls, type McpCall } from './calls.ts'
-import {
-  connectionLost,
-  SessionLost,
-  StatusFailure,
-  toMcpFailure,
-  withoutSecrets,
-  type ErrorPlace,
-} from './call-errors.ts'
+import { connectionLost, StatusFailure, toMcpFailure, withoutSecrets, type ErrorPlace } from './call-errors.ts'
+import { SessionLost } from './errors.ts'
 import { createSseTransport, HttpTransport, statusOf } from './http-transport.ts'
 import { Questions } from './questions.ts'
 import type { HttpSettings, ServerSettings } from './server-options.ts'

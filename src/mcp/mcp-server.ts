@@ -10,9 +10,9 @@ import type { Logger } from '../base/logger.ts'
 import { SharedWork } from '../base/shared-work.ts'
 import type { SourceStatus } from '../tools/source.ts'
 import type { Tool } from '../tools/tool.ts'
-import { SessionLost } from './call-errors.ts'
 import type { McpCall } from './calls.ts'
-import { Connection, type ServerInfo } from './connection.ts'
+import type { Connection, ConnectionOptions, ServerInfo } from './connection.ts'
+import { SessionLost } from './errors.ts'
 import { KnownTools } from './known-tools.ts'
 import { readListing, type McpToolInfo } from './listing.ts'
 import { createMcpTool } from './mcp-tool.ts'
@@ -224,7 +224,7 @@ export class McpServer {
     const { environment, log, clientInfo } = this.#context
     this.#enter('connecting')
     const stop = firstOf(signal, this.#closed.signal)
-    const opening = Connection.open(
+    const opening = openConnection(
       {
         settings,
         environment,
@@ -382,4 +382,11 @@ export class McpServer {
   #disabled(): ConvokeError {
     return new ConvokeError('not_found', `The MCP server ${this.settings.id} is disabled in the configuration.`)
   }
+}
+
+/** Loads the SDK, which takes longer than all else of a node, at the first connect only. */
+async function openConnection(options: ConnectionOptions, signal: AbortSignal): Promise<Connection> {
+  const module = await import('./connection.ts')
+  if (signal.aborted) throw abortReason(signal)
+  return await module.Connection.open(options, signal)
 }

@@ -3,9 +3,9 @@ import { ConvokeError } from '../base/errors.ts'
 import { isObject, type JsonObject } from '../base/json.ts'
 import type { Chunk, Tool, ToolContext, ToolValue } from '../tools/tool.ts'
 import { clip } from '../tools/value.ts'
-import { saysUnknown } from './call-errors.ts'
 import type { McpCall } from './calls.ts'
 import { fromMcpContent } from './content.ts'
+import { saysUnknown } from './errors.ts'
 import type { McpToolInfo } from './listing.ts'
 
 export interface McpToolOptions {
@@ -44,11 +44,12 @@ async function* run(
   context: ToolContext,
 ): AsyncGenerator<Chunk, ToolValue, void> {
   const { readOnly, idempotent } = info.traits
+  const { hop } = context
   try {
     const { content, structuredContent, isError } = await call(params, {
       tool: { name: info.name, isRepeatable: readOnly === true || idempotent === true },
-      signal: context.hop?.stoppable === false ? undefined : context.signal,
-      onProgress: context.progress,
+      signal: hop?.stoppable === false ? undefined : context.signal,
+      onProgress: hop?.streaming === false ? undefined : context.progress,
       ask: context.ask,
       notice: context.notice,
     })

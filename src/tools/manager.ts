@@ -128,6 +128,8 @@ export class ToolManager implements ToolSpace {
   readonly #published: Published
   readonly #search = new ToolSearch()
   #table: ToolTable | undefined
+  /** The sources of services that were asked for: with a hundred sources to look through, most of a lookup. */
+  readonly #homes = new Map<string, ToolSource>()
   /** How often pins have changed. */
   #pinChanges = 0
   #closing: Promise<void> | undefined
@@ -155,7 +157,9 @@ export class ToolManager implements ToolSpace {
 
   /** Goes up with each change of the tools. */
   get revision(): number {
-    return this.#sources.reduce((sum, source) => sum + source.revision, this.#pinChanges)
+    let sum = this.#pinChanges
+    for (const { revision } of this.#sources) sum += revision
+    return sum
   }
 
   /** Calls the listener after each change of the tools. Returns how to take it back. */
@@ -195,7 +199,7 @@ export class ToolManager implements ToolSpace {
     const dot = handle.indexOf('.')
     if (dot > 0) {
       const service = handle.slice(0, dot)
-      const source = this.#sources.find((each) => each.has(service))
+      const source = this.#sourceOf(service)
       if (source !== undefined) return this.#trusted(source.resolve(service, handle.slice(dot + 1)))
       // The agent's own tools have no dots.
       throw new KeyError(`There is no tool ${excerpt(name)} here: nothing is known by the name ${excerpt(service)}.`)
@@ -371,6 +375,16 @@ export class ToolManager implements ToolSpace {
     return this.#table
   }
 
+  /** Asked of each source in turn once; that a source has it still is asked each time. */
+  #sourceOf(service: string): ToolSource | undefined {
+    const known = this.#homes.get(service)
+    if (known?.has(service) === true) return known
+    const found = this.#sources.find((each) => each.has(service))
+    if (found === undefined) this.#homes.delete(service)
+    else this.#homes.set(service, found)
+    return found
+  }
+
   /** A tool of that name comes before an alias. */
   #handleOf(name: string): string {
     const handle = this.#aliases.get(name)
@@ -379,13 +393,13 @@ export class ToolManager implements ToolSpace {
 
   #trusted(tool: Tool | Promise<Tool>): Tool | Promise<Tool> {
     if (this.#pins === undefined) return tool
-    const pins = this.#pins
-    const check = (each: Tool): Tool => {
-      const verdict = pins.check(each)
-      if (verdict.state === 'quarantined') throw new ConvokeError('forbidden', verdict.reason)
-      return each
-    }
-    return tool instanceof Promise ? tool.then(check) : check(tool)
+    return tool instanceof Promise ? tool.then((found) => this.#trustedNow(found)) : this.#trustedNow(tool)
+  }
+
+  #trustedNow(tool: Tool): Tool {
+    const verdict = this.#pins?.check(tool)
+    if (verdict?.state === 'quarantined') throw new ConvokeError('forbidden', verdict.reason)
+    return tool
   }
 
   #known(name: string): Tool {

@@ -49,6 +49,8 @@ const keptUnseenMs = 30 * 24 * 60 * 60 * 1000
 /** The records by handle. The limit holds for each service, so that none can push out what is known of another. */
 export class PinRecords {
   readonly byHandle: Map<string, PinRecord>
+  /** How often a record was replaced or taken out. New ones change nothing for the others. */
+  changes = 0
   readonly #maxPerService: number
   readonly #counts = new Map<string, number>()
   /** Services without room, and when the first of their tools may go. */
@@ -68,6 +70,7 @@ export class PinRecords {
       this.#count(handle, 1)
       return 'new'
     }
+    this.changes++
     const lastSeen = Math.max(record.lastSeen, at)
     if (record.hash === snapshot.hash) {
       const { pending, ...rest } = record
@@ -90,13 +93,17 @@ export class PinRecords {
     const record = this.byHandle.get(handle)
     if (record?.pending === undefined) return false
     const { seenAt: _, ...snapshot } = record.pending
+    this.changes++
     this.byHandle.set(handle, accept(record, snapshot, at))
     return true
   }
 
   forget(handle: string): boolean {
     const found = this.byHandle.delete(handle)
-    if (found) this.#count(handle, -1)
+    if (found) {
+      this.changes++
+      this.#count(handle, -1)
+    }
     return found
   }
 

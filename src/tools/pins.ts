@@ -73,6 +73,11 @@ export class Pins {
   readonly #log: Logger
   readonly #file: PinFile | undefined
   readonly #snapshots = new WeakMap<Tool, Snapshot>()
+  /** Tools that were as they are pinned, and for how long that need not be looked at again unless a record changes. */
+  readonly #settled = new WeakMap<
+    Tool,
+    { readonly records: PinRecords; readonly changes: number; readonly until: number }
+  >()
   /** What is not in the file yet, by handle; `#records` has it already. */
   readonly #unwritten = new Map<string, Sighting>()
   readonly #listeners = new Set<() => void>()
@@ -108,6 +113,16 @@ export class Pins {
    */
   check(tool: Tool): PinVerdict {
     if (tool.kind === 'local' || tool.name.indexOf('.') <= 0) return same
+    const now = Date.now()
+    const settled = this.#settled.get(tool)
+    // Each call asks, and a list of ten thousand that often: the rest would take 2 µs.
+    if (
+      settled !== undefined &&
+      settled.records === this.#records &&
+      settled.changes === settled.records.changes &&
+      now < settled.until
+    )
+      return same
     const { name: handle } = tool
     const snapshot = this.#snapshotOf(tool)
     let record = this.#records.byHandle.get(handle)
@@ -115,7 +130,6 @@ export class Pins {
     if (record !== undefined && record.hash !== snapshot.hash && this.#lookAgain()) {
       record = this.#records.byHandle.get(handle)
     }
-    const now = Date.now()
     const isSettled =
       record !== undefined &&
       now - record.lastSeen < lastSeenStepMs &&
@@ -123,7 +137,10 @@ export class Pins {
         ? record.pending === undefined
         : isPending(record, snapshot) && !this.#isTrusted(handle))
     if (record === undefined || !isSettled) return this.#see(tool, snapshot, record, now)
-    return record.hash === snapshot.hash ? same : quarantined(handle, record.pending?.seenAt ?? now)
+    if (record.hash !== snapshot.hash) return quarantined(handle, record.pending?.seenAt ?? now)
+    const { changes } = this.#records
+    this.#settled.set(tool, { records: this.#records, changes, until: record.lastSeen + lastSeenStepMs })
+    return same
   }
 
   /** What is remembered, by handle. */

@@ -1,6 +1,7 @@
 /** Validation by JSON Schema. The only file that knows ajv. */
 import { Ajv, type Options, type ValidateFunction } from 'ajv'
 import { Ajv2020 } from 'ajv/dist/2020.js'
+import { ValueScope } from 'ajv/dist/compile/codegen/scope.js'
 import formats from 'ajv-formats'
 import type { Issue } from '../base/errors.ts'
 import { canonicalJson, isObject } from '../base/json.ts'
@@ -109,8 +110,10 @@ function compileNow(schema: JsonSchema, { foreign, ...flavour }: Flavour): Valid
   try {
     return ajv.compile(keywords)
   } finally {
-    // Its cache would keep the schemas of tools that are gone.
+    // Its cache would keep the schemas of tools that are gone, and its scope what was compiled of them, 5 KiB each. What is
+    // compiled looks into the scope once, when it is made.
     ajv.removeSchema(keywords)
+    Object.assign(ajv, { scope: new ValueScope({ scope: {} }) })
   }
 }
 

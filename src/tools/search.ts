@@ -12,6 +12,9 @@ export interface ToolMatch {
   readonly score: number
 }
 
+/** What a search sees of a tool. */
+export type SearchedTool = Pick<Tool, 'name' | 'description' | 'input' | 'traits'>
+
 /** What of a tool is looked at; more says nothing more and costs memory. */
 const maxDescription = 600
 const maxParams = 50
@@ -41,19 +44,19 @@ interface Document {
 export class ToolSearch {
   #index = createIndex()
   /** What is in the index, by handle. */
-  #known = new Map<string, { readonly id: number; readonly tool: Tool }>()
-  #byId: (Tool | undefined)[] = []
+  #known = new Map<string, { readonly id: number; readonly tool: SearchedTool }>()
+  #byId: (SearchedTool | undefined)[] = []
   /** How many tools have a word. */
   #counts = new Map<string, number>()
   /** What is to be in it; undefined when nothing has changed. */
-  #wanted: readonly Tool[] | undefined
+  #wanted: readonly SearchedTool[] | undefined
   #revision: number | undefined
   /** What is not in the index yet, from `#next` on. */
-  #todo: Tool[] = []
+  #todo: SearchedTool[] = []
   #next = 0
 
   /** Sets the tools that are looked at. Costs nothing until the next search, and nothing ever for a revision that is known. */
-  update(tools: readonly Tool[], revision: number): void {
+  update(tools: readonly SearchedTool[], revision: number): void {
     if (revision === this.#revision) return
     this.#revision = revision
     this.#wanted = tools
@@ -104,7 +107,7 @@ export class ToolSearch {
     if (wanted === undefined) return
     this.#wanted = undefined
     // Of two of one name the first counts.
-    const byName = new Map<string, Tool>()
+    const byName = new Map<string, SearchedTool>()
     for (const tool of wanted) if (!byName.has(tool.name)) byName.set(tool.name, tool)
     const stale = [...this.#known].filter(([name, { tool }]) => byName.get(name) !== tool)
     if (stale.length * 2 > this.#known.size) {
@@ -184,7 +187,7 @@ const options: Options<Document> = {
   },
 }
 
-function toDocument(id: number, { name, description, input, traits }: Tool): Document {
+function toDocument(id: number, { name, description, input, traits }: SearchedTool): Document {
   const taken = new Set<string>()
   const fresh = (text: string): string => {
     const words: string[] = []

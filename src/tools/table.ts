@@ -40,7 +40,10 @@ export class ToolTable {
         this.#byHandle.set(tool.name, tool)
       }
     }
-    this.tools = [...this.#byHandle.values()].toSorted((a, b) => rankOf(a) - rankOf(b))
+    // By hand: each comparison of a sort would take two names apart.
+    const ranked: Tool[][] = [[], [], [], [], []]
+    for (const tool of this.#byHandle.values()) ranked[rankOf(tool)]?.push(tool)
+    this.tools = ranked.flat()
     this.quarantined = quarantined
   }
 
@@ -73,7 +76,9 @@ export class ToolTable {
 
   list({ category, kind, source, tag }: Omit<ToolFilter, 'published'>): Tool[] {
     const tools = source === undefined ? this.tools : this.ofService(source)
-    return tools.filter(({ traits, ...tool }) => {
+    if (category === undefined && kind === undefined && tag === undefined) return [...tools]
+    return tools.filter((tool) => {
+      const { traits } = tool
       if (kind !== undefined && tool.kind !== kind) return false
       if (category !== undefined && traits.category !== category) return false
       return tag === undefined || traits.category === tag || traits.tags?.includes(tag) === true

@@ -101,6 +101,7 @@ export function createTestServer({ state, note, who }) {
           note(`holding ${name}`)
         })
       case 'steps':
+        if (extra._meta?.progressToken === undefined) note('steps for nobody')
         for (let i = 1; i <= given.n; i++) {
           if (extra._meta?.progressToken === undefined) continue
           await extra.sendNotification({

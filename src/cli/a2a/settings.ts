@@ -62,6 +62,7 @@ const flagsOnly = new Set([
   'schema',
   'tag',
   'search',
+  'kind',
 ])
 
 /** The flag that decides against another one, which may be set for good in a file. */

@@ -33,8 +33,8 @@ export class CallOutput {
     this.#options = options
   }
 
-  /** Shows one event of the call. `task` is what is known of its task by now. */
-  async show(event: ToolEvent, task: RemoteTask | undefined): Promise<void> {
+  /** Shows one event of the call. `task` is what is known of its task by now, as far as there is one. */
+  async show(event: ToolEvent, task: Partial<RemoteTask> | undefined): Promise<void> {
     const { form } = this.#options
     if (event.type === 'result') return this.#showResult(event.result, task)
     if (form === 'lines') {
@@ -61,7 +61,7 @@ export class CallOutput {
     this.#isInLine = false
   }
 
-  async #showResult(result: ToolValue, task: RemoteTask | undefined): Promise<void> {
+  async #showResult(result: ToolValue, task: Partial<RemoteTask> | undefined): Promise<void> {
     const { form, out } = this.#options
     this.endLine()
     if (out !== undefined) await writeResult(out, result)
@@ -95,7 +95,7 @@ export class CallOutput {
     }
     this.endLine()
     const text = isContent(value)
-      ? value.parts.map(partText).join('\n')
+      ? value.parts.map((part) => partText(part, value.parts.length === 1)).join('\n')
       : typeof value === 'string'
         ? value
         : JSON.stringify(value, null, isResult ? 2 : undefined)
@@ -156,12 +156,13 @@ function toFile(result: ToolValue): Uint8Array | string {
 }
 
 /** A part of a result for a terminal. */
-function partText({ text, data, raw, url, mediaType = 'bytes', filename }: Part): string {
+function partText({ text, data, raw, url, mediaType = 'bytes', filename }: Part, isOnly: boolean): string {
   if (text !== undefined) return text
   if (data !== undefined) return JSON.stringify(data, null, 2)
   const name = filename === undefined ? '' : ` ${filename}`
   if (url !== undefined) return `[link${name}: ${url}]`
-  return `[${mediaType}${name}, ${Buffer.byteLength(raw ?? '', 'base64')} bytes; --out FILE writes them]`
+  const hint = isOnly ? '--out FILE writes them' : '-o json has them'
+  return `[${mediaType}${name}, ${Buffer.byteLength(raw ?? '', 'base64')} bytes; ${hint}]`
 }
 
 function bytesFailure(bytes: Uint8Array): ClientFailure {

@@ -1,4 +1,7 @@
-/** `convoke call`: runs one tool of a peer, shows what it says as it comes, and stops it when it is not wanted any more. */
+/**
+ * `convoke call`: runs one tool, shows what it says as it comes, and stops it when it is not wanted any more. Here: what a
+ * command line means, and the tools of peers, each call of which is a task there.
+ */
 import { randomUUID } from 'node:crypto'
 import { ConvokeError } from '../../base/errors.ts'
 import type { Peer } from '../../peers/connect-peer.ts'
@@ -12,19 +15,21 @@ import { closest } from '../../tools/value.ts'
 import { ClientFailure, usageFailure } from '../a2a/failure.ts'
 import type { Session } from '../a2a/session.ts'
 import { quote, resumeCommand, taskText } from '../a2a/text.ts'
-import { CallOutput } from './call-output.ts'
-import type { RemoteFlags } from './options.ts'
+import { callHere } from './call-here.ts'
 import { checkParams, readParams } from './params.ts'
-import { answer } from './question.ts'
-import { configFlag, findTarget, readDirectory, unknownPeer, urlOf, withPeer, type Directory } from './target.ts'
-
-export interface CallFlags extends RemoteFlags {
-  readonly param?: readonly string[]
-  readonly stream?: boolean
-  readonly out?: string
-  readonly detach?: boolean
-  readonly answer?: readonly string[]
-}
+import { ShownCall, type CallFlags } from './shown-call.ts'
+import { hasOwnTools, type WithOptions } from './space.ts'
+import {
+  configFlag,
+  findTarget,
+  isServer,
+  readDirectory,
+  serverIds,
+  unknownPeer,
+  urlOf,
+  withPeer,
+  type Directory,
+} from './target.ts'
 
 /** How long the word of a peer is waited for that was told to stop, in milliseconds. */
 const cancelTimeoutMs = 5_000
@@ -35,8 +40,11 @@ interface Call {
 }
 
 export async function callTool(session: Session<CallFlags>, ...words: readonly string[]): Promise<void> {
-  const { reference, name, json } = await readWords(session, words)
-  const target = await findTarget(session, reference)
+  const meant = await readWords(session, words)
+  const { json, directory } = meant
+  if (meant.place === 'here') return await callHere(session, { directory: meant.directory, name: meant.name, json })
+  const { reference, name } = meant
+  const target = await findTarget(session, reference, directory)
   const command = `convoke call ${target.id === 'peer' ? `${quote(reference)} ${name}` : `${reference}.${name}${configFlag(session)}`}`
   await withPeer(session, target, async (peer) => {
     session.isConnected = true
@@ -50,52 +58,100 @@ export async function callTool(session: Session<CallFlags>, ...words: readonly s
   })
 }
 
-/** `PEER.TOOL`, `PEER TOOL` or `URL TOOL`, then the params. Throws `A2ACLI_ERR_USAGE` for anything else. */
-async function readWords(
-  session: Session<CallFlags>,
-  [first = '', ...rest]: readonly string[],
-): Promise<{ reference: string; name: string; json: string | undefined }> {
+/** What the words of a command line mean. */
+type Meant =
+  | {
+      readonly place: 'peer'
+      /** A peer of the configuration, or a URL. */
+      readonly reference: string
+      readonly name: string
+      readonly json: string | undefined
+      /** Where it was read. */
+      readonly directory: Directory | undefined
+    }
+  | {
+      /** In the tool space of the configuration: `SERVER.TOOL`, a tool of one's own, or an alias. */
+      readonly place: 'here'
+      readonly name: string
+      readonly json: string | undefined
+      readonly directory: WithOptions
+    }
+
+/**
+ * `PEER.TOOL`, `PEER TOOL` or `URL TOOL`, the same with an MCP server, `TOOL` or `ALIAS`; then the params. Throws
+ * `A2ACLI_ERR_USAGE` for anything else.
+ */
+async function readWords(session: Session<CallFlags>, [first = '', ...rest]: readonly string[]): Promise<Meant> {
   const usage = 'Name a peer and its tool: convoke call bob.count_to, or convoke call URL count_to'
-  const dot = first.indexOf('.')
-  const [, host, tool] = /^(.+:\d+)\.([A-Za-z_][\w.-]*)$/.exec(first) ?? []
-  if (host !== undefined && tool !== undefined) {
-    const command = ['convoke', 'call', host, tool, ...rest].map(quote).join(' ')
+  const [, host, hostTool] = /^(.+:\d+)\.([A-Za-z_][\w.-]*)$/.exec(first) ?? []
+  if (host !== undefined && hostTool !== undefined) {
+    const command = ['convoke', 'call', host, hostTool, ...rest].map(quote).join(' ')
     throw usageFailure('Between a URL and its tool there is a space, not a dot.', `Write: ${command}`)
   }
   const isUrl = urlOf(first) !== undefined
-  if (!isUrl && dot > 0) {
-    const directory = await readDirectory(session)
+  const directory = isUrl ? undefined : await readDirectory(session)
+  const dot = first.indexOf('.')
+  if (directory !== undefined && dot > 0) {
     const id = first.slice(0, dot)
     const [json, ...more] = rest
-    const isKnown = directory.peers.has(id)
-    const isTool = isKnown || json === undefined || isParams(json)
-    if (isTool && !isKnown) throw unknownPeer(id, directory)
+    const place = await placeOf(id, directory)
+    const isTool = place !== undefined || json === undefined || isParams(json)
+    if (isTool && place === undefined) throw await unknownPeer(id, directory)
     if (isTool && more.length > 0) throw tooManyWords(json, usage)
-    if (isTool) return { reference: id, name: first.slice(dot + 1), json }
+    if (isTool) return meantBy(id, first.slice(dot + 1), json, directory, place)
   }
   const [name, json, ...more] = rest
+  const place = directory === undefined ? 'peer' : await placeOf(first, directory)
   if (name === undefined || isParams(name)) {
-    const directory = isUrl ? undefined : await readDirectory(session)
-    if (directory === undefined || directory.peers.has(first)) throw usageFailure('No tool is named.', usage)
-    throw usageFailure(
-      `No peer is named, only ${JSON.stringify(first)}.`,
-      peerHint(first, directory, configFlag(session)),
-    )
+    if (directory === undefined || place !== undefined) throw usageFailure('No tool is named.', usage)
+    if (json !== undefined) throw tooManyWords(name, usage)
+    if (knowsHere(directory, first)) return { place: 'here', name: first, json: name, directory }
+    throw await nobodyNamed(first, directory, configFlag(session))
   }
   if (more.length > 0) throw tooManyWords(json, usage)
-  return { reference: first, name, json }
+  return meantBy(first, name, json, directory, place)
+}
+
+/** Where the tools of an id are; undefined for one that is not known. */
+async function placeOf(id: string, directory: Directory): Promise<Meant['place'] | undefined> {
+  if (directory.peers.has(id)) return 'peer'
+  return (await isServer(directory, id)) ? 'here' : undefined
+}
+
+function meantBy(
+  id: string,
+  tool: string,
+  json: string | undefined,
+  directory: Directory | undefined,
+  place: Meant['place'] | undefined,
+): Meant {
+  const options = directory?.options
+  if (place !== 'here' || directory === undefined || options === undefined)
+    return { place: 'peer', reference: id, name: tool, json, directory }
+  return { place: 'here', name: `${id}.${tool}`, json, directory: { ...directory, options } }
+}
+
+/** Whether a name without a dot may mean something here: which tools modules have is known once they are loaded. */
+function knowsHere(directory: Directory, name: string): directory is WithOptions {
+  const { options } = directory
+  return options !== undefined && (hasOwnTools(options) || Object.hasOwn(options.aliases ?? {}, name))
 }
 
 function isParams(word: string): boolean {
   return word === '-' || /^(\s*[{[]|@|[\w.-]+=)/.test(word)
 }
 
-/** Nobody is asked which peer has the tool: who has called wrongly has sent nothing. */
-function peerHint(tool: string, { peers }: Directory, flag: string): string {
-  const [first, ...others] = [...peers.keys()].slice(0, 20)
+/** Nobody is asked who has the tool: who has called wrongly has sent nothing. */
+async function nobodyNamed(tool: string, directory: Directory, flag: string): Promise<ClientFailure> {
+  const servers = await serverIds(directory)
+  const what = servers.length === 0 ? 'peer' : 'peer or MCP server'
+  const [first, ...others] = [...directory.peers.keys(), ...servers].slice(0, 20)
   const command = first === undefined ? `convoke call URL ${tool}` : `convoke call ${first}.${tool}${flag}`
   const known = others.length === 0 ? '' : ` (there are ${[first, ...others].join(', ')})`
-  return `Put a peer before the tool: ${command}${known}`
+  return usageFailure(
+    `No ${what} is named, only ${JSON.stringify(tool)}.`,
+    `Put a ${what} before the tool: ${command}${known}`,
+  )
 }
 
 function tooManyWords(json: string | undefined, usage: string): ClientFailure {
@@ -138,28 +194,15 @@ async function begin(session: Session<CallFlags>, peer: Peer, { tool, params }: 
 
 async function run(session: Session<CallFlags>, peer: Peer, call: Call): Promise<void> {
   const { flags } = session
-  const closed = new AbortController()
-  const onClosed = (): void => closed.abort(new ConvokeError('canceled', 'Nobody reads the output any more.'))
-  process.on('SIGPIPE', onClosed)
-  const signal = AbortSignal.any([session.signal, closed.signal])
-  const output = new CallOutput({
-    form: !session.isJson ? 'text' : flags.stream === true ? 'lines' : 'json',
-    out: flags.out,
-  })
+  const shown = new ShownCall(session)
+  const { signal, output } = shown
   let task: RemoteTask | undefined
-  let isAsked = false
-  const given = [...(flags.answer ?? [])]
   const options: RemoteCallOptions = {
     signal,
     ...(flags.timeout === undefined ? {} : { timeoutMs: flags.timeout }),
     // What stops it is told by us below: then its word can be told to the user.
     detach: true,
-    ask: async (question) => {
-      isAsked = true
-      const reply = await answer(question, { given, onQuestion: () => output.endLine(), signal })
-      isAsked = false
-      return reply
-    },
+    ask: shown.ask,
     onTask: (each) => {
       task = { ...task, ...each }
       session.taskId = each.taskId
@@ -170,13 +213,13 @@ async function run(session: Session<CallFlags>, peer: Peer, call: Call): Promise
     for await (const event of events) await output.show(event, task)
   } catch (error) {
     output.endLine()
-    const isUnanswered = isAsked && error instanceof ConvokeError && error.code === 'unsupported_operation'
+    const isUnanswered = shown.isAsked && error instanceof ConvokeError && error.code === 'unsupported_operation'
     if (isUnanswered) throw unanswered(session, error)
     if (session.taskId !== undefined && isOurs(error, signal)) await cancel(session, peer, session.taskId)
-    if (closed.signal.aborted) return
+    if (shown.isLeft) return
     throw toolFailure(error, session, signal)
   } finally {
-    process.off('SIGPIPE', onClosed)
+    shown.close()
   }
 }
 

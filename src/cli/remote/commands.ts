@@ -1,14 +1,15 @@
-/** The commands for the tools of peers: their arguments, options and examples. */
-import type { Command } from 'commander'
+/** The commands for tools, wherever they are: their arguments, options and examples. */
+import { type Command, Option } from 'commander'
 import { collect, toMetadata } from '../a2a/options.ts'
 import { reportUsageAsEnvelope, runClientCommand } from '../a2a/run.ts'
 import type { Session } from '../a2a/session.ts'
-import { addRemoteOptions, type RemoteFlags } from './options.ts'
+import { addOwnOptions, addRemoteOptions, type RemoteFlags } from './options.ts'
 
-/** Adds `tools`, `call`, `peers`, `doctor` and `types` to the program. */
+/** Adds `tools`, `call`, `servers`, `peers`, `doctor` and `types` to the program. */
 export function registerRemote(program: Command): void {
   defineTools(program)
   defineCall(program)
+  defineServers(program)
   definePeers(program)
   defineDoctor(program)
   defineTypes(program)
@@ -17,25 +18,37 @@ export function registerRemote(program: Command): void {
 const peerArgument = 'a peer of the configuration, or a URL'
 
 function defineTools(program: Command): void {
-  const command = define(program, 'tools', 'List the tools of a peer, or of all peers of the configuration.')
-    .argument('[peer]', `${peerArgument} (default: all peers)`)
+  const command = define(program, 'tools', 'List the tools of the configuration: its own, of MCP servers, of peers.')
+    .argument('[source]', 'an MCP server or peer of the configuration, or the URL of a peer (default: all there are)')
     .optionsGroup('Filters:')
+    .addOption(
+      new Option(
+        '--kind <kind>',
+        'only own tools, those of MCP servers, or those of peers; others are not asked',
+      ).choices(['local', 'mcp', 'a2a', 'custom']),
+    )
     .option('--tag <tag>', 'only tools with this tag; repeatable, all must be there', collect)
-    .option('--search <words>', 'only tools with these words in their name or description')
+    .option('--search <words>', 'only tools that these words fit, in name, description or params; the best first')
     .option('--schema', 'show the schemas of params and results as well')
     .option('--verbose', 'same as --schema')
   finish(
     command,
     async () => (await import('./tools.ts')).showTools,
-    ['convoke tools', 'convoke tools bob --search count', 'convoke tools https://bob.example.com -o json'],
-    `-o json prints a list of tools with their schemas. Peers that fail are told on stderr; exit code 1 or more if all do.
+    [
+      'convoke tools',
+      'convoke tools --kind mcp --search "read a file"',
+      'convoke tools files',
+      'convoke tools https://bob.example.com -o json',
+    ],
+    `-o json prints a list of tools with their schemas, the kind and the source of each. Sources that fail, and tools that
+cannot be used, are told on stderr; exit code 1 or more if all sources do, and there is no tool of one's own.
 What --bearer, --api-key and --svc-param say goes to a peer that is named, never to all.`,
   )
 }
 
 function defineCall(program: Command): void {
-  const command = define(program, 'call', 'Run a tool of a peer, and show what it says as it comes.')
-    .argument('<tool>', 'PEER.TOOL; or a peer or URL, and the tool behind it')
+  const command = define(program, 'call', 'Run a tool, wherever it lives, and show what it says as it comes.')
+    .argument('<tool>', 'SERVER.TOOL, PEER.TOOL, or a URL and the tool behind it; an own tool or alias by its name')
     .argument('[params...]', "its params, a JSON object '{…}', or - to read them from stdin")
     .optionsGroup('Call:')
     .option('--param <name=value>', 'one param, typed as its schema says; a.b for b in a; repeatable', collect)
@@ -47,14 +60,31 @@ function defineCall(program: Command): void {
     command,
     async () => (await import('./call.ts')).callTool,
     [
-      `convoke call bob.count_to '{"n":3}'`,
+      `convoke call files.read_file '{"path":"README.md"}'`,
       'convoke call bob.count_to --param n=3 --timeout 1m',
+      `convoke call word_count --param text="one two"`,
       `convoke call localhost:4120 word_count '{"text":"one two"}' -o json`,
     ],
-    `Chunks and result are on stdout: as text on a terminal, else a line of JSON each, the result last. Bytes are written
-as they are, to a pipe or to --out. Progress is on stderr. Ctrl-C cancels the task and waits for the peer's word.
--o json prints {result, task_id, context_id, execution_time_ms}; with --detach {task_id, context_id, state}, of which
-\`-o json | jq -r .task_id\` is the id alone.`,
+    `Tools of peers run there. Those of MCP servers and one's own run here, without a node, as the caller "local" of
+toolPolicy; what is started for it is ended with it.
+Chunks and result are on stdout: as text on a terminal, else a line of JSON each, the result last. Bytes are written
+as they are, to a pipe or to --out. Progress is on stderr. Ctrl-C cancels the call; a peer's word is waited for.
+-o json prints {result, task_id, context_id, execution_time_ms}, the ids null where there is no peer; with --detach
+{task_id, context_id, state}, of which \`-o json | jq -r .task_id\` is the id alone.`,
+  )
+}
+
+function defineServers(program: Command): void {
+  const command = define(program, 'servers', 'Show the MCP servers of the configuration, and whether they answer.')
+    .optionsGroup('Health:')
+    .option('--check', 'exit with 1 if any cannot be started or reached, or makes no sense')
+  finish(
+    command,
+    async () => (await import('./servers.ts')).showServers,
+    ['convoke servers', 'convoke servers --check -o json -c deploy/convoke.yaml'],
+    `Each server is started or connected to, asked for its tools, and ended again. -o json prints [{server, state, transport,
+name, version, tools, problems: [{name, reason}], quarantined, ready_ms, error}]; state is up, down or disabled.`,
+    addOwnOptions,
   )
 }
 
@@ -113,8 +143,9 @@ function finish<Flags extends RemoteFlags>(
   load: () => Promise<(session: Session<Flags>, ...args: string[]) => Promise<void>>,
   examples: readonly string[],
   notes: string,
+  addOptions = addRemoteOptions,
 ): void {
-  addRemoteOptions(command)
+  addOptions(command)
     .addHelpText('after', `\n${notes}\n\nExamples:\n${examples.map((line) => `  ${line}\n`).join('')}${exitCodes}`)
     .action(async () => {
       const work = await load()

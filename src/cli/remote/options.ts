@@ -7,11 +7,26 @@ export interface RemoteFlags extends ClientFlags {
   readonly envFile?: string
 }
 
+const configOption = ['-c, --config <file>', 'configuration file (default: convoke.yaml, then convoke.json)'] as const
+const timeoutOption = ['--timeout <duration>', 'give up after this time: 30s, 5m (default: none)', toDuration] as const
+const envFileOption = ['--env-file <file>', '.env file in place of the nearest one'] as const
+
+/** The options of a command that speaks to no peer. */
+export function addOwnOptions(command: Command): Command {
+  return addOutputOptions(
+    command
+      .optionsGroup('Configuration:')
+      .option(...configOption)
+      .option(...timeoutOption)
+      .option(...envFileOption),
+  )
+}
+
 /** The options that say where peers are configured, as whom to speak to them, and how to show what they answer. */
 export function addRemoteOptions(command: Command): Command {
-  return command
+  const withPeers = command
     .optionsGroup('Peers:')
-    .option('-c, --config <file>', 'configuration with the peers (default: convoke.yaml, then convoke.json)')
+    .option(...configOption)
     .option('--bearer <token>', 'bearer token for the peer named; other users see flags, so prefer A2ACLI_BEARER')
     .option('--api-key <key>', 'API key for the peer named, sent where its card wants it; prefer A2ACLI_API_KEY')
     .option('--svc-param <name:value>', 'one more HTTP header for the peer named; repeatable', collect)
@@ -23,8 +38,13 @@ export function addRemoteOptions(command: Command): Command {
     )
     .addOption(new Option('--a2a-version <version>', 'version of A2A (default: 1.0, else 0.3)').choices(['1.0', '0.3']))
     .option('--insecure', 'do not verify certificates; for development (default: verify)')
-    .option('--timeout <duration>', 'give up after this time: 30s, 5m (default: none)', toDuration)
-    .option('--env-file <file>', '.env file in place of the nearest one')
+    .option(...timeoutOption)
+    .option(...envFileOption)
+  return addOutputOptions(withPeers)
+}
+
+function addOutputOptions(command: Command): Command {
+  return command
     .optionsGroup('Output:')
     .addOption(new Option('-o, --output <format>', 'text, or JSON').choices(['text', 'json']).default('text'))
     .option('--debug', 'tell on stderr what goes over the wire, without credentials')

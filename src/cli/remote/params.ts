@@ -191,11 +191,11 @@ function parsed(text: string): unknown {
 
 /**
  * Throws `A2ACLI_ERR_USAGE` with everything that is wrong with the params, and an example. A schema that cannot be
- * compiled says nothing: the peer will.
+ * compiled says nothing: whoever runs the tool will.
  */
 export function checkParams(
   params: JsonObject,
-  tool: RemoteToolInfo,
+  tool: Pick<RemoteToolInfo, 'name' | 'parametersSchema'>,
   { command, isNoneGiven }: { readonly command: string; readonly isNoneGiven: boolean },
 ): void {
   const schema = tool.parametersSchema

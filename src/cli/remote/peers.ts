@@ -10,7 +10,7 @@ import type { Session } from '../a2a/session.ts'
 import { createPaint, type Paint } from '../paint.ts'
 import type { RemoteFlags } from './options.ts'
 import { allTargets, withPeer, type Target } from './target.ts'
-import { maxPeersAtOnce, peerTimeoutMs } from './tools.ts'
+import { maxAtOnce, peerTimeoutMs } from './tools.ts'
 
 export interface PeersFlags extends RemoteFlags {
   readonly check?: boolean
@@ -35,7 +35,7 @@ interface Health {
 export async function showPeers(session: Session<PeersFlags>): Promise<void> {
   const targets = await allTargets(session)
   const found = new Map<Target, Health>()
-  await inTurns(targets, maxPeersAtOnce, async (target) => {
+  await inTurns(targets, maxAtOnce, async (target) => {
     found.set(target, await look(session, target))
   })
   const all = targets.flatMap((target) => found.get(target) ?? [])

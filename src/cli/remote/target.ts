@@ -1,5 +1,7 @@
 /** From what a person names as a peer, an id of the configuration or a URL, to a peer that is connected to. */
+import type { McpServerRegistry } from '../../mcp/server-registry.ts'
 import { connectPeer, type Peer } from '../../peers/connect-peer.ts'
+import type { NodeOptions } from '../../options.ts'
 import type { PeerOptions } from '../../peers/peer.ts'
 import { closest } from '../../tools/value.ts'
 import { authOf, bindingsOf, hostUrl, warnOfOpenWires } from '../a2a/connection.ts'
@@ -20,10 +22,12 @@ export interface Target {
   readonly reference: string
 }
 
-/** The peers of a configuration, without anybody's flags. */
+/** What a configuration says of tools and peers, without anybody's flags. */
 export interface Directory {
   /** Undefined where there is no configuration: then there are no peers. */
   readonly file: string | undefined
+  /** The whole configuration, where there is one. */
+  readonly options: NodeOptions | undefined
   readonly peers: ReadonlyMap<string, PeerOptions>
   /** What stands in the file where a text holds a `${env:NAME}`, by JSON pointers. */
   readonly variables: ReadonlyMap<string, string>
@@ -32,15 +36,41 @@ export interface Directory {
 /** Throws `A2ACLI_ERR_USAGE` for a configuration that is wrong. */
 export async function readDirectory(session: Session<ClientFlags>): Promise<Directory> {
   const file = session.flags.config ?? (await findConfigFile())
-  if (file === undefined) return { file, peers: new Map(), variables: new Map() }
+  if (file === undefined) return { file, options: undefined, peers: new Map(), variables: new Map() }
   try {
     const { options, variables } = await loadConfigFile(file)
-    return { file, peers: new Map(Object.entries(options.peers ?? {})), variables }
+    return { file, options, peers: new Map(Object.entries(options.peers ?? {})), variables }
   } catch (error) {
     const hint = `Check it: convoke config check${configFlag(session)}`
     if (error instanceof CommandFailure) throw usageFailure(error.message, hint)
     throw error
   }
+}
+
+/**
+ * Whether an id is that of an MCP server of the configuration, disabled or not. Throws `A2ACLI_ERR_USAGE` for one that
+ * makes no sense, with what is wrong with it.
+ */
+export async function isServer({ file, options }: Directory, id: string): Promise<boolean> {
+  if (options?.mcpServers === undefined) return false
+  const registry = await serversOf(options)
+  if (!registry.has(id) && Object.hasOwn(options.mcpServers, id)) {
+    const reason = registry.skipped.find((each) => each.includes(` ${id} `))
+    if (reason !== undefined) throw usageFailure(reason, `Look at mcpServers.${id} in ${file ?? 'the configuration'}.`)
+  }
+  return registry.has(id)
+}
+
+/** The ids of the MCP servers of the configuration. */
+export async function serverIds({ options }: Directory): Promise<string[]> {
+  if (options?.mcpServers === undefined) return []
+  return (await serversOf(options)).health().map(({ id }) => id)
+}
+
+/** The MCP servers of a configuration, to look at: nothing is started. */
+async function serversOf({ mcpServers = {}, baseDir = '.' }: NodeOptions): Promise<McpServerRegistry> {
+  const { McpServerRegistry } = await import('../../mcp/server-registry.ts')
+  return new McpServerRegistry({ servers: mcpServers, baseDir })
 }
 
 /** `-c FILE` for commands that are shown, if this one was told so. */
@@ -67,30 +97,42 @@ export async function allTargets(session: Session<ClientFlags>): Promise<Target[
   })
 }
 
-/** One peer, with what the flags say of it. Throws `A2ACLI_ERR_USAGE` for a name that means none. */
-export async function findTarget(session: Session<ClientFlags>, reference: string): Promise<Target> {
+/** One peer, with what the flags say of it. `given` is the configuration, where it was read already. Throws `A2ACLI_ERR_USAGE` for a name that means none. */
+export async function findTarget(session: Session<ClientFlags>, reference: string, given?: Directory): Promise<Target> {
   const url = urlOf(reference)
   if (url !== undefined) return withFlags(session, { id: 'peer', reference, options: { url, allowPrivate: true } })
-  const directory = await readDirectory(session)
+  const directory = given ?? (await readDirectory(session))
   const options = directory.peers.get(reference)
   if (options !== undefined) return withFlags(session, { id: reference, reference, options }, directory)
   const host = reference.includes('.') ? hostUrl(reference) : undefined
   if (host !== undefined)
     return withFlags(session, { id: 'peer', reference, options: { url: host, allowPrivate: true } })
-  throw unknownPeer(reference, directory)
+  if (await isServer(directory, reference)) throw noPeer(session, reference, directory)
+  throw await unknownPeer(reference, directory)
 }
 
-const noFile = 'There is no convoke.yaml or convoke.json in this folder.'
-const fileOrUrl = 'Name a configuration: -c FILE, or a peer by its URL in place of its id.'
+export const noFile = 'There is no convoke.yaml or convoke.json in this folder.'
+export const fileOrUrl = 'Name a configuration: -c FILE, or a peer by its URL in place of its id.'
 
-export function unknownPeer(reference: string, { file, peers }: Directory): ClientFailure {
+/** An MCP server, where only a peer will do. */
+function noPeer(session: Session<ClientFlags>, id: string, { file = '' }: Directory): ClientFailure {
+  const flag = configFlag(session)
+  const hint = `See what it has, and how it is: convoke tools ${id}${flag}, convoke servers${flag}`
+  return usageFailure(`${JSON.stringify(id)} is an MCP server of ${file}, and no peer.`, hint)
+}
+
+/** A name that means nobody: neither a peer nor an MCP server of the configuration. */
+export async function unknownPeer(reference: string, directory: Directory): Promise<ClientFailure> {
+  const { file, peers } = directory
   if (file === undefined) return usageFailure(`${JSON.stringify(reference)} is no URL. ${noFile}`, fileOrUrl)
-  const ids = [...peers.keys()]
+  const servers = await serverIds(directory)
+  const ids = [...peers.keys(), ...servers]
   const similar = closest(reference, ids)
   const meant = similar === undefined ? '' : ` Did you mean "${similar}"?`
   const known = ids.length === 0 ? `${file} has no peers.` : `There are: ${ids.slice(0, 20).join(', ')}.`
+  const kinds = servers.length === 0 ? 'no peer' : 'no peer or MCP server'
   return usageFailure(
-    `${JSON.stringify(reference)} is no URL and no peer of ${file}.${meant} ${known}`,
+    `${JSON.stringify(reference)} is no URL and ${kinds} of ${file}.${meant} ${known}`,
     'Name a peer by its URL, or another configuration: -c FILE',
   )
 }

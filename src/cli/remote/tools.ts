@@ -1,107 +1,272 @@
-/** `convoke tools`: the tools of a peer, or of all peers of the configuration. */
+/** `convoke tools`: the whole tool space of the configuration, or the tools of one peer or MCP server. */
+import { ConvokeError } from '../../base/errors.ts'
 import { inTurns } from '../../base/in-turns.ts'
-import { toPeerError, type PeerError } from '../../peers/errors.ts'
-import type { PeerInfo } from '../../peers/peer.ts'
+import type { JsonObject } from '../../base/json.ts'
+import { PeerError } from '../../peers/errors.ts'
 import type { RemoteToolInfo } from '../../peers/remote-tool-info.ts'
+import type { ToolSource } from '../../tools/source.ts'
+import type { AgentTools } from '../../tool-space.ts'
+import type { JsonSchema, Tool, ToolKind } from '../../tools/tool.ts'
+import { usageFailure } from '../a2a/failure.ts'
 import { block, field } from '../a2a/text.ts'
 import type { Session } from '../a2a/session.ts'
+import { ExitRequest } from '../failure.ts'
 import { createPaint, type Paint } from '../paint.ts'
 import type { RemoteFlags } from './options.ts'
 import { paramsText } from './signature.ts'
-import { allTargets, findTarget, withPeer, type Target } from './target.ts'
+import { hasOwnTools, lookAtServer, serverFailure, unusableTools, withSpace, type WithOptions } from './space.ts'
+import { configFlag, fileOrUrl, findTarget, isServer, noFile, readDirectory, urlOf, withPeer } from './target.ts'
 
 export interface ToolsFlags extends RemoteFlags {
   readonly schema?: boolean
   readonly tag?: readonly string[]
   readonly search?: string
+  readonly kind?: ToolKind
 }
 
+/** A tool as it is shown. */
+interface Shown {
+  /** As a call names it: `bob.count_to`, `https://bob.example.com count_to`, `word_count`. */
+  readonly name: string
+  /** What tells it from others in a search: no URL. */
+  readonly key: string
+  readonly description: string
+  readonly input: JsonSchema | undefined
+  readonly output: JsonSchema | undefined
+  readonly kind: ToolKind
+  /** The category first. */
+  readonly tags: readonly string[]
+  /** What it promises, and its tags. */
+  readonly marks: readonly string[]
+  readonly json: JsonObject
+}
+
+/** The tools of one source. */
 interface Shelf {
-  readonly target: Target
-  readonly info: PeerInfo
-  readonly tools: readonly RemoteToolInfo[]
+  /** What stands above them where there are several sources. */
+  readonly heading: string | undefined
+  readonly tools: readonly Shown[]
 }
 
-/** How many peers are asked at the same time. */
-export const maxPeersAtOnce = 8
+/** How many peers or servers are asked at the same time. */
+export const maxAtOnce = 8
 /** How long one of several peers may take, in milliseconds, unless the configuration says otherwise. */
 export const peerTimeoutMs = 10_000
 
 export async function showTools(session: Session<ToolsFlags>, reference: string | undefined): Promise<void> {
-  const shelves = reference === undefined ? await shelvesOfAll(session) : [await shelfOf(session, reference)]
-  const all = shelves.flatMap(({ tools }) => tools)
-  const isWanted = filterOf(session.flags)
-  const found = shelves.map((shelf) => ({ ...shelf, tools: shelf.tools.filter(isWanted) }))
+  const { shelves, hasRunModules } =
+    reference === undefined ? await allShelves(session) : await oneShelf(session, reference)
+  const total = shelves.reduce((sum, { tools }) => sum + tools.length, 0)
+  const found = await wantedOf(shelves, session.flags)
   session.show(
-    found.flatMap(({ tools }) => tools),
+    found.flatMap(({ tools }) => tools.map(({ json }) => json)),
     () => {
       const paint = createPaint(process.stdout)
       const shown = found.filter(({ tools }) => tools.length > 0)
-      if (shown.length === 0) return all.length === 0 ? 'There are no tools.\n' : 'No tool fits.\n'
+      if (shown.length === 0) return total === 0 ? 'There are no tools.\n' : 'No tool fits.\n'
       return shown.map((shelf) => shelfText(shelf, session.flags, paint)).join('\n')
     },
   )
+  // A module may have opened something that would keep the process alive.
+  if (hasRunModules) throw new ExitRequest(0)
 }
 
-async function shelfOf(session: Session<ToolsFlags>, reference: string): Promise<Shelf> {
-  const target = await findTarget(session, reference)
-  return withPeer(session, target, async (peer) => {
+interface Shelves {
+  readonly shelves: readonly Shelf[]
+  readonly hasRunModules: boolean
+}
+
+/** The tools of the peer, URL or MCP server that was named. */
+async function oneShelf(session: Session<ToolsFlags>, reference: string): Promise<Shelves> {
+  const directory = urlOf(reference) === undefined ? await readDirectory(session) : undefined
+  if (directory !== undefined && !directory.peers.has(reference) && (await isServer(directory, reference))) {
+    const shelf = await withSpace(session, directory as WithOptions, { servers: true }, async (space) => {
+      await lookAtServer(session, space, { directory, server: reference })
+      noteUnusable(session, space)
+      return { heading: undefined, tools: space.tools.list({ source: reference }).map(shownTool) }
+    })
+    return { shelves: [shelf], hasRunModules: false }
+  }
+  const target = await findTarget(session, reference, directory)
+  const tools = await withPeer(session, target, async (peer) => {
     session.isConnected = true
-    const tools = await peer.listRemoteTools({ signal: session.signal })
-    return { target, info: await peer.connect(), tools }
+    const listed = await peer.listRemoteTools({ signal: session.signal })
+    const { streaming } = await peer.connect()
+    const before = `${target.reference}${target.id === 'peer' ? ' ' : '.'}`
+    const source = target.reference
+    return listed.map((tool) =>
+      shownPeerTool(tool, { name: `${before}${tool.name}`, key: tool.name, source, streaming }),
+    )
   })
+  return { shelves: [{ heading: undefined, tools }], hasRunModules: false }
 }
 
-/** The failure of one peer is a line; that of all is the failure of the command. */
-async function shelvesOfAll(session: Session<ToolsFlags>): Promise<Shelf[]> {
-  const targets = await allTargets(session)
-  const shelves = new Map<Target, Shelf>()
-  const failures: PeerError[] = []
-  await inTurns(targets, maxPeersAtOnce, async (target) => {
-    const options = { requestTimeoutMs: peerTimeoutMs, ...target.options }
+/** All tools of the configuration. A source that fails is a line on stderr; where nothing else is, the command fails with it. */
+async function allShelves(session: Session<ToolsFlags>): Promise<Shelves> {
+  const directory = await readDirectory(session)
+  const { file, options } = directory
+  if (file === undefined || options === undefined) throw usageFailure(noFile, fileOrUrl)
+  const { mcpServers = {} } = options
+  if (!hasOwnTools(options) && directory.peers.size === 0 && Object.keys(mcpServers).length === 0) {
+    throw usageFailure(
+      `There are no tools, no mcpServers and no peers in ${file}.`,
+      'Name a peer by its URL, or write it into the file: peers: { bob: { url: https://bob.example.com } }',
+    )
+  }
+  const { kind } = session.flags
+  const own = hasOwnTools(options) && (kind ?? 'local') === 'local'
+  const wanted = { own, servers: (kind ?? 'mcp') === 'mcp', peers: (kind ?? 'a2a') === 'a2a', peerTimeoutMs }
+  // Whether the node calls peers by itself is another question than what they have.
+  const listed = { ...options, features: { ...options.features, delegate: true } }
+  const shelves = await withSpace(session, { ...directory, options: listed }, wanted, async (space) => {
+    for (const warning of space.warnings) session.note(field('warning', warning).trimEnd())
+    await discoverAll(session, space, { directory: { ...directory, options }, hasOthers: own })
+    noteUnusable(session, space)
+    return [
+      { heading: 'Own tools:', tools: space.tools.list({ source: '' }).map(shownTool) },
+      ...space.mcpServers.services().map((id) => serverShelf(space, id)),
+      ...space.remoteTools.services().map((id) => peerShelf(space, id)),
+    ]
+  })
+  return { shelves, hasRunModules: own }
+}
+
+async function discoverAll(
+  session: Session<ToolsFlags>,
+  space: AgentTools,
+  { directory, hasOthers }: { readonly directory: WithOptions; readonly hasOthers: boolean },
+): Promise<void> {
+  const sources = [space.mcpServers, space.remoteTools].flatMap((source: ToolSource) =>
+    source.services().map((id) => ({ source, id })),
+  )
+  const failures: { readonly id: string; readonly error: ConvokeError }[] = []
+  await inTurns(sources, maxAtOnce, async ({ source, id }) => {
     try {
-      await withPeer(session, { ...target, options }, async (peer) => {
-        const tools = await peer.listRemoteTools({ signal: session.signal })
-        shelves.set(target, { target, info: await peer.connect(), tools })
-      })
-    } catch (error) {
-      const failure = toPeerError(error, target.id)
-      failures.push(failure)
-      session.note(field(target.id, `${failure.sentence} (${failure.code})`).trimEnd())
+      await source.discover(id, { signal: session.signal })
+    } catch (thrown) {
+      const error = ConvokeError.from(thrown)
+      failures.push({ id, error })
+      if (session.signal.aborted) return
+      const sentence = error instanceof PeerError ? error.sentence : error.message
+      session.note(field(id, `${sentence} (${error.code})`).trimEnd())
     }
   })
+  session.signal.throwIfAborted()
   const [first] = failures
-  if (first !== undefined && failures.length === targets.length) throw first
-  return targets.flatMap((target) => shelves.get(target) ?? [])
+  if (first === undefined || hasOthers || failures.length < sources.length) return
+  if (first.error instanceof PeerError) throw first.error
+  throw serverFailure(first.error, { directory, server: first.id, flag: configFlag(session) })
 }
 
-function filterOf({ tag = [], search }: ToolsFlags): (tool: RemoteToolInfo) => boolean {
-  const words = search?.toLowerCase()
-  return ({ name, description, capabilities }) =>
-    tag.every((each) => capabilities.includes(each)) &&
-    (words === undefined || `${name}\n${description}`.toLowerCase().includes(words))
+function noteUnusable(session: Session<ToolsFlags>, space: AgentTools): void {
+  for (const line of unusableTools(session, space)) session.note(line)
 }
 
-function shelfText({ target, info, tools }: Shelf, { schema, verbose }: ToolsFlags, paint: Paint): string {
+function serverShelf({ tools }: AgentTools, id: string): Shelf {
+  return { heading: `MCP server ${id}:`, tools: tools.list({ source: id }).map(shownTool) }
+}
+
+function peerShelf({ tools, remoteTools, peers }: AgentTools, id: string): Shelf {
+  const usable = new Set(tools.list({ source: id }).map(({ name }) => name))
+  const streaming = peers.get(id).info?.streaming === true
+  const listed = remoteTools.find({ peer: id }).filter(({ handle }) => usable.has(handle))
+  return {
+    heading: `Peer ${id}, ${peers.optionsOf(id)?.url ?? ''}:`,
+    tools: listed.map((tool) => shownPeerTool(tool, { name: tool.handle, key: tool.handle, source: id, streaming })),
+  }
+}
+
+function shownPeerTool(
+  tool: RemoteToolInfo,
+  {
+    name,
+    key,
+    source,
+    streaming,
+  }: Pick<Shown, 'name' | 'key'> & { readonly source: string; readonly streaming: boolean },
+): Shown {
+  const { description, capabilities, parametersSchema, returnSchema, traits } = tool
+  return {
+    name,
+    key,
+    description,
+    input: parametersSchema,
+    output: returnSchema,
+    kind: 'a2a',
+    tags: capabilities,
+    marks: [...promises(traits), ...(streaming ? ['streaming'] : []), ...capabilities],
+    json: { ...tool.toJSON(), kind: 'a2a', source },
+  }
+}
+
+function shownTool(tool: Tool): Shown {
+  const { name: handle, description, input, output, traits, kind } = tool
+  const dot = handle.indexOf('.')
+  const tags = [...(traits.category === undefined ? [] : [traits.category]), ...(traits.tags ?? [])]
+  return {
+    name: handle,
+    key: handle,
+    description,
+    input,
+    output,
+    kind,
+    tags,
+    marks: [...promises(traits), ...tags],
+    // By the names that tools of peers have there.
+    json: {
+      name: handle.slice(dot + 1),
+      description,
+      capabilities: tags,
+      parameters_schema: input,
+      ...(output === undefined ? {} : { return_schema: output }),
+      read_only: traits.readOnly ?? false,
+      idempotent: traits.idempotent ?? false,
+      kind,
+      source: dot > 0 ? handle.slice(0, dot) : '',
+    },
+  }
+}
+
+function promises({ readOnly, idempotent }: Tool['traits']): string[] {
+  return [...(readOnly === true ? ['read-only'] : []), ...(idempotent === true ? ['idempotent'] : [])]
+}
+
+/** What the filters leave; where words are searched for, what fits them best comes first on each shelf. */
+async function wantedOf(shelves: readonly Shelf[], { tag = [], kind, search }: ToolsFlags): Promise<readonly Shelf[]> {
+  const isWanted = ({ tags, ...tool }: Shown): boolean =>
+    tag.every((each) => tags.includes(each)) && (kind === undefined || tool.kind === kind)
+  const left = shelves.map(({ heading, tools }) => ({ heading, tools: tools.filter(isWanted) }))
+  if (search === undefined) return left
+  const { ToolSearch } = await import('../../tools/search.ts')
+  const index = new ToolSearch()
+  const all = left.flatMap(({ tools }) => tools)
+  const searched = all.map(({ key, description, input = {}, tags }) => ({
+    name: key,
+    description,
+    input,
+    traits: { tags },
+  }))
+  index.update(searched, 0)
+  const ranks = new Map(index.search(search, { limit: Math.max(1, all.length) }).map(({ name }, rank) => [name, rank]))
+  const rankOf = ({ key }: Shown): number => ranks.get(key) ?? Infinity
+  return left.map(({ heading, tools }) => ({
+    heading,
+    tools: tools.filter((tool) => ranks.has(tool.key)).toSorted((a, b) => rankOf(a) - rankOf(b)),
+  }))
+}
+
+function shelfText({ heading, tools }: Shelf, { schema, verbose }: ToolsFlags, paint: Paint): string {
   const isVerbose = schema === true || verbose === true
-  return tools
-    .map((tool) => {
-      const marks = [
-        ...(tool.traits.readOnly === true ? ['read-only'] : []),
-        ...(tool.traits.idempotent === true ? ['idempotent'] : []),
-        ...(info.streaming ? ['streaming'] : []),
-        ...tool.capabilities,
-      ]
-      const name = `${target.reference}${target.id === 'peer' ? ' ' : '.'}${tool.name}`
-      const head = `${name}(${paramsText(tool.parametersSchema)})${marks.length === 0 ? '' : `  [${marks.join(', ')}]`}`
-      return [
-        paint('bold', printableLine(head)),
-        '\n',
-        tool.description === '' ? '' : `  ${printableLine(tool.description)}\n`,
-        isVerbose ? schemaText('Params', tool.parametersSchema) + schemaText('Result', tool.returnSchema) : '',
-      ].join('')
-    })
-    .join('')
+  const lines = tools.map(({ name, description, input, output, marks }) => {
+    const head = `${name}(${paramsText(input)})${marks.length === 0 ? '' : `  [${marks.join(', ')}]`}`
+    return [
+      paint('bold', printableLine(head)),
+      '\n',
+      description === '' ? '' : `  ${printableLine(description)}\n`,
+      isVerbose ? schemaText('Params', input) + schemaText('Result', output) : '',
+    ].join('')
+  })
+  return `${heading === undefined ? '' : `${paint('dim', printableLine(heading))}\n`}${lines.join('')}`
 }
 
 function schemaText(label: string, schema: unknown): string {
