@@ -2,7 +2,7 @@
  * A chain of real processes: an MCP host, `convoke mcp`, an A2A peer (`convoke serve`), and that peer's MCP servers. What
  * a server says reaches the host as it was said, and what the host does reaches the server.
  */
-import { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import {
   CallToolResultSchema,
@@ -230,7 +230,7 @@ describe('a host at the other end of the chain', () => {
     const held = host.callTool({ name: 'bob__test__hold' }, CallToolResultSchema, options)
     await server.heard('holding hold')
     aborter.abort()
-    await expect(held).rejects.toThrow()
+    await expect(held).rejects.toThrow('abort')
     await server.heard('cancelled hold')
     expect(server.count('cancelled hold')).toBe(1)
     expect(textOf(await call(host, 'bob__test__echo', { value: 1 }))).toBe('1')
@@ -265,19 +265,11 @@ describe('a host at the other end of the chain', () => {
     expect(JSON.parse(textOf(await call(host, 'bob__test__ask', {})))).toEqual({ action: 'decline' })
 
     const prompts: unknown[] = []
-    const answers: (() => object)[] = [
-      () => ({ role: 'assistant', content: { type: 'text', text: 'Four.' }, model: 'm-1', stopReason: 'endTurn' }),
-      () => {
-        throw new McpError(-1, 'User rejected sampling request')
-      },
-    ]
+    const refusal = new McpError(-1, 'User rejected sampling request')
     host.setRequestHandler(CreateMessageRequestSchema, ({ params }) => {
       prompts.push(params)
-      return (answers.shift() ?? (() => ({})))() as {
-        role: 'assistant'
-        content: { type: 'text'; text: string }
-        model: string
-      }
+      if (prompts.length > 1) throw refusal
+      return { role: 'assistant', content: { type: 'text', text: 'Four.' }, model: 'm-1', stopReason: 'endTurn' }
     })
     const sampled = await call(host, 'bob__test__ask', { prompt: 'What is 2 + 2?' })
     expect(JSON.parse(textOf(sampled))).toEqual({

@@ -11,7 +11,7 @@ const murmur = defineTool({
   name: 'murmur',
   description: 'Logs.',
   input: { type: 'object', properties: { times: { type: 'integer', default: 1 } } },
-  *run({ times = 1 }, { notice }) {
+  *run({ times }, { notice }) {
     notice({ level: 'debug', data: 'first', logger: 'm' })
     yield 'chunk'
     for (let i = 0; i < times; i++) notice({ level: 'critical', data: { i } })
@@ -162,7 +162,7 @@ describe('the lines of one call', () => {
     notices.say(line({ long: 'y'.repeat(10_000) }))
     notices.close()
     expect(said[0]).toEqual(line({ a: [1] }))
-    expect(said.slice(1).map(({ data: text }) => String(text).length)).toEqual([8_001, 8_001])
+    expect(said.slice(1).map(({ data: text }) => (text as string).length)).toEqual([8_001, 8_001])
   })
 
   test('wait for a reader that is slow, up to a limit; the rest is counted to the end', () => {

@@ -7,7 +7,6 @@ import {
   ProtocolError,
   ProtocolErrorCode,
   type CallToolResult,
-  type CreateMessageRequestParams,
   type ElicitRequestFormParams,
   type ElicitResult,
   type InputRequiredResult,
@@ -44,6 +43,9 @@ export interface TaskDoor {
   subscribe(taskId: string, caller: Caller, signal: AbortSignal): Promise<TaskEvents>
 }
 
+/** What a language model is asked. The package calls the type deprecated, but hosts of today ask their models so. */
+export type SamplingParams = Parameters<typeof inputRequired.createMessage>[0]
+
 /** How long a host is made to wait. */
 export interface Patience {
   /** Of a host that asked for no progress, in milliseconds. */
@@ -72,7 +74,7 @@ export interface HostRequest {
     | {
         readonly by: 'request'
         readonly elicit?: (form: ElicitRequestFormParams) => Promise<ElicitResult>
-        readonly sample?: (params: CreateMessageRequestParams) => Promise<object>
+        readonly sample?: (params: SamplingParams) => Promise<object>
       }
     | { readonly by: 'retry'; readonly elicit?: true; readonly sample?: true }
 }
@@ -317,7 +319,7 @@ export class HostCall {
 
   async #askModel(sampling: JsonObject): Promise<Answered> {
     const { asking } = this.#host
-    const params = sampling as CreateMessageRequestParams
+    const params = sampling as SamplingParams
     if (asking.by === 'retry') return this.#askByResult(inputRequired.createMessage(params))
     try {
       return { value: (await asking.sample?.(params)) as JsonObject }

@@ -113,7 +113,7 @@ export class Questions {
     signal: AbortSignal,
   ): Promise<CreateMessageResult> {
     // What stands there is between this server and us.
-    const { _meta, task, ...rest } = params
+    const { _meta, task: _task, ...rest } = params
     const sampling = rest as JsonObject
     if (JSON.stringify(sampling).length > maxSamplingChars)
       throw new McpError(ErrorCode.InvalidParams, `The request is longer than ${maxSamplingChars} characters.`)

@@ -237,10 +237,10 @@ const ignore = (): void => {}
 
 /** Who hears what a tool says while it runs. */
 interface Listener {
-  progress(progress: Progress): void
-  notice(log: ToolLog): void
+  readonly progress: (progress: Progress) => void
+  readonly notice: (log: ToolLog) => void
   /** There where somebody takes the chunks. */
-  restart?(): void
+  readonly restart?: () => void
 }
 
 const nobody: Listener = { progress: ignore, notice: ignore }
