@@ -88,7 +88,7 @@ const consult = defineTool({
     context.ask({
       message: 'What is 2 + 2?',
       schema: { type: 'object', properties: { content: { type: 'object' } }, required: ['role', 'content', 'model'] },
-      sampling: { messages: [], maxTokens: 5 },
+      sampling: { systemPrompt: 'Be brief.', messages: [], maxTokens: 5 },
     }),
 })
 
@@ -418,6 +418,14 @@ describe('convoke call', () => {
     const message = { role: 'assistant', content: { type: 'text', text: '4' }, model: 'm-1' }
     const whole = await convoke(['call', url, 'consult', '--answer', JSON.stringify(message)])
     expect(JSON.parse(whole.stdout)).toEqual(message)
+    // On a terminal, or what the process takes for one.
+    const isTerminal = 'for(const%20each%20of[process.stdin,process.stderr])each.isTTY=true'
+    const env = { NODE_OPTIONS: `--import=data:text/javascript,${isTerminal}` }
+    const typed = await convoke(['call', url, 'consult'], { stdin: 'Vier.\n', env })
+    expect(JSON.parse(typed.stdout)).toMatchObject({ role: 'assistant', content: { type: 'text', text: 'Vier.' } })
+    expect(typed.stderr).toContain(
+      'The tool asks a language model. Answer in its place:\n(as: Be brief.)\nWhat is 2 + 2?\n',
+    )
   })
 
   test('writes what a tool logs to stderr, or among its events', async () => {
@@ -595,7 +603,7 @@ describe('convoke peers', () => {
       convoke(['peers', '--check'], { cwd }),
     ])
     expect(JSON.parse(json.stdout)).toMatchObject([
-      { peer: 'alice', reachable: true, name: 'Alice', version: '1.0', tools: 5, auth: 'ok', error: null },
+      { peer: 'alice', reachable: true, name: 'Alice', version: '1.0', tools: 7, auth: 'ok', error: null },
       { peer: 'closed', reachable: true, auth: 'refused', error: { code: 'unauthenticated' } },
       { peer: 'gone', reachable: false, tools: null, auth: 'unknown', error: { code: 'network' } },
     ])

@@ -65,13 +65,13 @@ describe('an MCP server that asks a language model', () => {
     expect(await ask(() => said)).toContain('Four.')
   })
 
-  test('asks nobody something of megabytes', async () => {
+  test('asks nobody something of a megabyte', async () => {
     const { tools } = toolsOf({ test: (await stdioServer()).options })
     const prompt = 'x'.repeat(1024 * 1024)
     const asked: Question[] = []
     const ask = async (question: Question) => (asked.push(question), said)
     expect(await tools.call('test.ask', { prompt }, { ask })).toMatch(
-      /^refused: -32602 .*longer than 1048576 characters/,
+      /^refused: -32602 .*longer than 262144 characters/,
     )
     expect(asked).toEqual([])
   })

@@ -165,6 +165,15 @@ describe('the lines of one call', () => {
     expect(said.slice(1).map(({ data: text }) => (text as string).length)).toEqual([8_001, 8_001])
   })
 
+  test('are left out where they are too long in all', () => {
+    const said: ToolLog[] = []
+    const notices = new Notices((log) => said.push(log) > 0)
+    for (let i = 0; i < 50; i++) notices.say(line('x'.repeat(8_000)))
+    notices.close()
+    expect(said).toHaveLength(10)
+    expect(said.at(-1)).toMatchObject({ level: 'warning', data: { left_out: 41 } })
+  })
+
   test('wait for a reader that is slow, up to a limit; the rest is counted to the end', () => {
     const said: ToolLog[] = []
     const notices = new Notices((log, isLast) => (said.length < 3 || isLast) && said.push(log) > 0)

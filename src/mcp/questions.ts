@@ -18,7 +18,7 @@ import { abortReason, onAbort } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
 import { isObject, type Json, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
-import { promptOf, sampledSchema, toSampled } from '../protocol/sampling.ts'
+import { promptOf, sampledSchema } from '../protocol/sampling.ts'
 import { cleanSchema, cleanText } from '../tools/foreign.ts'
 import type { JsonSchema, ToolContext } from '../tools/tool.ts'
 import { clip } from '../tools/value.ts'
@@ -32,7 +32,7 @@ const patienceMs = 10_000
 const echoMs = 10_000
 const maxMessageLength = 4_000
 /** Largest question for a language model, as JSON in characters. It stays in the history of its task. */
-const maxSamplingChars = 1024 * 1024
+const maxSamplingChars = 256 * 1024
 /** How the protocol's own examples say that a user refused. */
 const refusedCode = -1
 
@@ -126,17 +126,17 @@ export class Questions {
     const message = words === '' ? 'A language model is asked, without words.' : words
     let answer: Json
     try {
+      // A text that somebody wrote in place of a model is one of a model by now.
       answer = await unlessTakenBack(call.ask({ message, schema: sampledSchema, sampling }), signal)
     } catch (error) {
       const { code } = ConvokeError.from(error)
       const why = code === 'rejected' ? 'The user rejected the request.' : 'No model could be asked.'
       throw new McpError(refusedCode, why)
     }
-    const sampled = typeof answer === 'string' ? toSampled(answer) : answer
-    if (!isObject(sampled) || sampled['content'] === undefined)
+    if (!isObject(answer) || answer['content'] === undefined)
       throw new McpError(refusedCode, 'The answer is no message of a model.')
     // The SDK holds it against its own schema before it leaves.
-    return sampled as CreateMessageResult
+    return answer as CreateMessageResult
   }
 
   #warn(): void {

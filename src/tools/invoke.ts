@@ -7,6 +7,7 @@ import { ConvokeError } from '../base/errors.ts'
 import type { Json } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Delegation } from '../protocol/delegation.ts'
+import { toSampled } from '../protocol/sampling.ts'
 import { callTool } from './call.ts'
 import { TaskChain, type DelegationGuard } from './delegation.ts'
 import { noteInner } from './failure.ts'
@@ -415,10 +416,11 @@ class Scope {
     if (++this.#asking === 1) this.#toolTimer?.stop()
     let stopListening = (): void => {}
     try {
-      return await new Promise<Json>((resolve, reject) => {
+      const answer = await new Promise<Json>((resolve, reject) => {
         stopListening = onAbort(signal, () => reject(abortReason(signal)))
         ask(question).then(resolve, reject)
       })
+      return question.sampling !== undefined && typeof answer === 'string' ? toSampled(answer) : answer
     } finally {
       stopListening()
       if (--this.#asking === 0 && this.#reason === undefined) this.#toolTimer?.start()

@@ -5,8 +5,9 @@ import { isToolLogLevel, toolLogLevels, type ToolLog } from '../protocol/tool-ca
 import { describeIssues } from './issues.ts'
 import { clip, excerpt, findNotJson } from './value.ts'
 
-/** Lines of one call in one second; the rest is counted. */
+/** Lines of one call in one second, and characters in them; the rest is counted. */
 const maxLines = 100
+const maxCharsInAll = 64 * 1024
 const secondMs = 1_000
 /** Of a text, or of JSON as text. */
 const maxChars = 8_000
@@ -20,6 +21,7 @@ export type SendLog = (log: ToolLog, isLast: boolean) => boolean
 export class Notices {
   readonly #send: SendLog
   #lines = 0
+  #chars = 0
   #leftOut = 0
   #begunAt = -Infinity
   #timer: NodeJS.Timeout | undefined
@@ -33,9 +35,13 @@ export class Notices {
   say(log: ToolLog): void {
     if (this.#isClosed) return
     if (performance.now() - this.#begunAt >= secondMs) this.#beginAnew()
-    if (this.#lines < maxLines && this.#send(checkLog(log), false)) {
-      this.#lines++
-      return
+    if (this.#lines < maxLines && this.#chars < maxCharsInAll) {
+      const line = checkLog(log)
+      if (this.#send(line, false)) {
+        this.#lines++
+        this.#chars += typeof line.data === 'string' ? line.data.length : JSON.stringify(line.data).length
+        return
+      }
     }
     this.#leftOut += leftOutBefore(log) ?? 1
     this.#timer ??= setTimeout(() => this.#beginAnew(), secondMs).unref()
@@ -53,13 +59,17 @@ export class Notices {
     clearTimeout(this.#timer)
     this.#timer = undefined
     this.#lines = 0
+    this.#chars = 0
     this.#begunAt = performance.now()
     this.#tell(false)
   }
 
   #tell(isLast: boolean): void {
     if (this.#leftOut === 0) return
-    const data = { [leftOutKey]: this.#leftOut, reason: `A tool may log ${maxLines} lines in a second.` }
+    const data = {
+      [leftOutKey]: this.#leftOut,
+      reason: `A tool may log ${maxLines} lines in a second, and ${maxCharsInAll} characters.`,
+    }
     if (this.#send({ level: 'warning', data }, isLast)) this.#leftOut = 0
   }
 }

@@ -114,8 +114,8 @@ export interface ToolContext {
   /** Tells the caller how far the work is. Cheap: what was not yet sent is replaced by the newest. */
   readonly progress: (progress: Progress) => void
   /**
-   * Says something for the caller's log; `log` is that of this node. Of more than 100 lines a second the rest is left out
-   * and counted, and a line is cut at 8,000 characters. What is said while a question waits for its answer is lost.
+   * Says something for the caller's log; `log` is that of this node. Of more than 100 lines or 64 KiB a second the
+   * rest is left out and counted, and a line is cut at 8,000 characters. What is said while a question waits for its answer is lost.
    */
   readonly notice: (log: ToolLog) => void
   /**
