@@ -12,7 +12,6 @@ export async function space({ quick, build }) {
     return [
       ...(await pipeline(servers, { quick, build })),
       ...(await manyTools(servers, { quick, build })),
-      ...(await mcpCall(servers, { quick, build })),
       ...(await crashes(servers, { quick, build })),
     ]
   } finally {
@@ -113,30 +112,8 @@ async function manyTools(servers, { quick, build }) {
     figure('9b the first list, which pins all of them', { value: openMs, unit: 'ms' }),
     told('9b from the change of one tool to the next list', changes, 'ms'),
     told('9b from the change of one tool to the end of a search', searchesAfter, 'ms'),
-    told(`9e definitions of ${count} tools for OpenAI, made before`, defines, 'ms'),
-    figure('9e the first time', { value: firstDefineMs, unit: 'ms' }),
-  ]
-}
-
-async function mcpCall(servers, { quick, build }) {
-  say('space: a call of an MCP server')
-  const n = quick ? 1500 : 5000
-  const calling = async (how) => {
-    const child = await servers.start('mcp-caller', { build, how })
-    await child.ask('call', { n, width: 16 })
-    return {
-      time: () => child.ask('time', { n: n / 3 }),
-      cpu: () => cpuPer(child, () => child.ask('call', { n, width: 16 })),
-    }
-  }
-  const node = await calling('node')
-  const sdk = await calling('sdk')
-  const rounds = quick ? 6 : 15
-  const time = await interleave(rounds, { node: node.time, sdk: sdk.time })
-  const cpu = await interleave(rounds, { node: node.cpu, sdk: sdk.cpu })
-  return [
-    ratio('9c call of an MCP server on a pipe, one at a time, node : SDK', time.node, time.sdk, ['<=', 1.3]),
-    ratio('9c CPU of the caller, 16 calls at a time, node : SDK', cpu.node, cpu.sdk, ['<=', 1.3]),
+    told(`9d definitions of ${count} tools for OpenAI, made before`, defines, 'ms'),
+    figure('9d the first time', { value: firstDefineMs, unit: 'ms' }),
   ]
 }
 
@@ -144,7 +121,7 @@ async function mcpCall(servers, { quick, build }) {
 async function crashes(servers, { quick, build }) {
   say('space: connect, crash and connect again')
   const rounds = 10
-  const child = await servers.start('mcp-caller', { build, how: 'node' }, withGc)
+  const child = await servers.start('crashes', { build }, withGc)
   const heap = async () => {
     const { heapUsed, external } = await child.ask('memory')
     return heapUsed + external
@@ -164,18 +141,18 @@ async function crashes(servers, { quick, build }) {
   const handlesAfter = await child.ask('handles')
   await child.stop()
   return [
-    figure(`9d processes left by ${rounds * growth.length} rounds of connect, crash and reconnect`, {
+    figure(`9c processes left by ${rounds * growth.length} rounds of connect, crash and reconnect`, {
       value: running,
       unit: '',
       target: ['<=', 0],
     }),
-    figure('9d handles left by them', {
+    figure('9c handles left by them', {
       value: handlesAfter - handles,
       unit: '',
       target: ['<=', 0],
       detail: `${handlesAfter} - ${handles}`,
     }),
-    figure('9d heap left by each of them', {
+    figure('9c heap left by each of them', {
       value: min(growth) / 1024,
       middle: median(growth) / 1024,
       unit: 'KiB',
