@@ -609,7 +609,7 @@ describe('convoke peers', () => {
     ])
     expect(json.code).toBe(0)
     expect(text.stdout).toMatch(/^PEER +STATE +AUTH +NAME/)
-    expect(text.stdout).toMatch(/^alice +up +ok +Alice +1\.0 JSONRPC +5 +[\d.]+ ms +http/m)
+    expect(text.stdout).toMatch(/^alice +up +ok +Alice +1\.0 JSONRPC +7 +[\d.]+ ms +http/m)
     expect(check.code).toBe(1)
     const healthy = await folderWith({ alice: { url: alice.url } })
     expect((await convoke(['peers', '--check'], { cwd: healthy })).code).toBe(0)

@@ -6,11 +6,10 @@ import { describe, expect, test } from 'vitest'
 import { startNode, temporaryFolder } from './support/lifetime.ts'
 import { mcpUrl } from './support/mcp-host.ts'
 
-const file = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
-const hook = file('./support/mcp-conformance/hook.js')
-const tools = file('./support/mcp-conformance/tools.js')
-const server = file('./support/mcp-conformance/mcp-server.js')
-const suite = file('../node_modules/@modelcontextprotocol/conformance/dist/index.js')
+const hook = fileURLToPath(new URL('./support/mcp-conformance/hook.js', import.meta.url))
+const tools = fileURLToPath(new URL('./support/mcp-conformance/tools.js', import.meta.url))
+const server = fileURLToPath(new URL('./support/mcp-conformance/mcp-server.js', import.meta.url))
+const suite = fileURLToPath(new URL('../node_modules/@modelcontextprotocol/conformance/dist/index.js', import.meta.url))
 
 /** What is about tools, in the order of the suite. */
 const scenariosOfTools = [
