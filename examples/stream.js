@@ -13,6 +13,9 @@ try {
       case 'chunk':
         console.log('chunk', event.chunk)
         break
+      case 'log':
+        console.log(event.level, event.data)
+        break
       case 'restart':
         console.log('restart: the peer died and runs the tool again, the chunks so far no longer count')
         break

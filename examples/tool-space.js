@@ -23,7 +23,7 @@ const node = await createNode({
 try {
   await node.tools.discover()
   const failed = node.tools.health().find(({ source, state }) => source === 'peer' && state === 'failed')
-  if (failed !== undefined) throw failed.lastError
+  if (failed?.lastError !== undefined) throw failed.lastError
   console.log(node.tools.summary().bySource)
 
   // What a language model is given, and a round of calls as it answers with them.
