@@ -341,10 +341,18 @@ class RunningNode implements Node {
     if (recovered > 0) this.#log.info({ recovered }, 'Took over the tasks of a process that ended.')
     this.#push.start()
     if (this.#options.features?.delegate !== false) this.#discovery.start()
-    // What is to be published must be known. Nobody waits for it but hosts that ask for a list at once.
-    const published = this.#options.discovery?.startup !== true
-    const looking = this.tools.discover({ published, signal: this.#life.signal })
+    // Nobody waits for it but hosts that ask for a list at once.
+    const looking = this.#look()
     this.#firstLook = Promise.race([looking, pause(firstLookMs, this.#life.signal)])
+  }
+
+  /** Finds the tools that are to be known from the start: all, or those that are to be published. */
+  async #look(): Promise<void> {
+    const { signal } = this.#life
+    const { discovery, features } = this.#options
+    if (discovery?.startup !== true) return await this.tools.discover({ published: true, signal })
+    const scanning = features?.delegate === false ? undefined : this.#discovery.scan()
+    await Promise.all([scanning, this.tools.discover({ kinds: ['mcp', 'custom'], signal })])
   }
 
   async #listen(): Promise<void> {

@@ -35,7 +35,8 @@ async function startStage(skills: readonly Json[] = [], options: Partial<NodeOpt
   const server: CardServer = await startCards(({ path }) =>
     path === cardPath ? { body: card(server.url) } : undefined,
   )
-  const node = await startNode({ peers: { bob: { url: server.url } }, ...options })
+  // What becomes of a tool that has changed is for the tool space to say, not for the registry.
+  const node = await startNode({ peers: { bob: { url: server.url } }, pins: { policy: 'trust' }, ...options })
   return { node, server, show }
 }
 

@@ -1,6 +1,7 @@
 /** The tools of an agent under one roof: by name, called one way wherever they are. */
 import { randomUUID } from 'node:crypto'
 import { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from '../base/errors.ts'
+import { inTurns } from '../base/in-turns.ts'
 import type { Json } from '../base/json.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
 import type { DelegationGuard } from './delegation.ts'
@@ -113,6 +114,15 @@ export interface ToolSnapshot {
   tryCall(name: string, params?: unknown, options?: ToolCallOptions): Promise<ToolResult>
 }
 
+export interface DiscoverOptions {
+  /** Only sources of these kinds. */
+  readonly kinds?: readonly ToolKind[]
+  /** Only services whose tools may be published. Default: false. */
+  readonly published?: boolean
+  readonly signal?: AbortSignal
+}
+
+const discoveredAtOnce = 10
 /** Most candidates that a message names. */
 const maxShown = 20
 
@@ -335,23 +345,24 @@ export class ToolManager implements ToolSpace {
     return this.#published.find(name, caller, (handle) => this.resolve(handle))
   }
 
-  /** Looks at all services now, or at those with tools to publish. Their failures stand in `health()`. */
-  async discover(options: { readonly signal?: AbortSignal; readonly published?: boolean } = {}): Promise<void> {
-    const { signal, published = false } = options
-    await Promise.all(
-      this.#sources.flatMap((source) =>
-        source
-          .services()
-          .filter((service) => !published || this.#published.mayHave(service))
-          .map(async (service) => {
-            try {
-              await source.discover(service, signal === undefined ? {} : { signal })
-            } catch (error) {
-              this.#log.debug({ service, error }, 'A service could not be looked at.')
-            }
-          }),
-      ),
-    )
+  /**
+   * Looks at services now, ten at a time: all, or those of some kinds of sources, or those with tools to publish. Their
+   * failures stand in `health()`.
+   */
+  async discover(options: DiscoverOptions = {}): Promise<void> {
+    const { signal, kinds, published = false } = options
+    const wanted = this.#sources
+      .filter(({ kind }) => kinds?.includes(kind) ?? true)
+      .flatMap((source) => source.services().map((service) => ({ source, service })))
+      .filter(({ service }) => !published || this.#published.mayHave(service))
+    await inTurns(wanted, discoveredAtOnce, async ({ source, service }) => {
+      if (signal?.aborted === true) return
+      try {
+        await source.discover(service, signal === undefined ? {} : { signal })
+      } catch (error) {
+        this.#log.debug({ service, error }, 'A service could not be looked at.')
+      }
+    })
   }
 
   /** Ends the sources and what they have opened. What is called afterwards is `unavailable`. The second call waits for the first. */
