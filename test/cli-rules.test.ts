@@ -3,7 +3,7 @@ import { defineTool } from 'convoke'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { approvalQuestion, checkApproval } from '../dist/tools/approval.js'
+import { approvalQuestion, argumentsHash, checkApproval } from '../dist/tools/approval.js'
 import { Pins } from '../dist/tools/pins.js'
 import type { Tool } from '../dist/tools/tool.js'
 import { convoke } from './support/command.ts'
@@ -324,7 +324,9 @@ describe('an approval at the command line', () => {
     },
   })
 
-  test.each(['yes', 'approve', '{"approve":true}'])('is given with %s', async (answer) => {
+  const digits = argumentsHash({ name: 'remove' }, { path: 'a.txt' }).slice(0, 8)
+
+  test.each(['yes', 'approve', '{"approve":true}', `approve ${digits}`])('is given with %s', async (answer) => {
     const { url } = await startNode({ tools: [remove] })
     const { code, stdout, stderr } = await convoke([
       'call',
@@ -340,7 +342,7 @@ describe('an approval at the command line', () => {
     expect(JSON.parse(stdout)).toMatchObject({ result: { removed: 'a.txt' } })
   })
 
-  test.each(['no', '{"approve":false}'])('is refused with %s', async (answer) => {
+  test.each(['no', 'deny', '{"approve":false}'])('is refused with %s', async (answer) => {
     const { url } = await startNode({ tools: [remove] })
     const { code, stdout, stderr } = await convoke(['call', url, 'remove', '{"path":"a.txt"}', '--answer', answer])
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' })

@@ -1,7 +1,8 @@
 /** The tool policy: which rule matches, what it decides, what a caller sees, and why. */
 import { describe, expect, test } from 'vitest'
 import { ConvokeError } from '../dist/base/errors.js'
-import { approvalQuestion, argumentsHash, checkApproval } from '../dist/tools/approval.js'
+import { isObject } from '../dist/base/json.js'
+import { approvalQuestion, approvalReader, argumentsHash, checkApproval } from '../dist/tools/approval.js'
 import { explainPolicy } from '../dist/tools/policy-explain.js'
 import { ToolPolicy, type PolicyRule } from '../dist/tools/policy.js'
 import { compile } from '../dist/tools/schema.js'
@@ -424,17 +425,62 @@ describe('an approval', () => {
   test('is asked for with the arguments in sight, and for nothing but them', () => {
     const { message, schema } = approvalQuestion(write, params)
     expect(message).toBe(
-      'The tool "files.write" needs an approval to run with these arguments: {"path":"/etc/hosts","text":"x"}',
+      'The tool "files.write" needs an approval to run with these arguments: {"path":"/etc/hosts","text":"x"}. ' +
+        `Reply "approve ${hash.slice(0, 8)}" or "deny".`,
     )
-    expect(schema).toEqual({
+    expect(schema).toMatchObject({
       type: 'object',
       properties: { approve: { type: 'boolean' }, arguments_hash: { const: hash, type: 'string' } },
-      required: ['approve', 'arguments_hash'],
+      required: ['approve'],
     })
-    const validator = compile(schema)
+    const validator = compile(schema, { foreign: true })
+    expect(validator.validate({ approve: false })).toEqual([])
+    expect(validator.validate({})).not.toEqual([])
     expect(validator.validate({ approve: true, arguments_hash: hash })).toEqual([])
     expect(validator.validate({ approve: true, arguments_hash: argumentsHash(write, {}) })).not.toEqual([])
     expect(validator.validate({ approve: true })).not.toEqual([])
+  })
+
+  test('is asked for with the reason of the rule, where it has one', () => {
+    const messageOf = (reason: string) => approvalQuestion(write, params, reason).message
+    expect(messageOf('It is gone for good.')).toMatch(/"}\. Reason: It is gone for good\. Reply "approve /)
+    expect(messageOf('it costs money')).toContain(' Reason: it costs money. Reply ')
+  })
+
+  test.each<[text: (hash: string) => string, approve: boolean | undefined]>([
+    [(hash) => `approve ${hash.slice(0, 8)}`, true],
+    [(hash) => `YES  ${hash.slice(0, 12).toUpperCase()}`, true],
+    [(hash) => `approve ${hash}`, true],
+    [() => 'deny', false],
+    [() => 'No', false],
+    [() => 'decline', false],
+    [() => 'yes', undefined],
+    [() => 'approve', undefined],
+    [(hash) => `approve ${hash.slice(0, 7)}`, undefined],
+    [(hash) => `approve ${hash}0`, undefined],
+    [(hash) => `approve ${hash.slice(1, 9)}`, undefined],
+    [(hash) => `do not approve ${hash.slice(0, 8)}`, undefined],
+    [(hash) => `approve ${hash.slice(0, 8)} please`, undefined],
+    [() => 'deny 1', undefined],
+  ])('in words: %s is read as %s', (text, approve) => {
+    const { schema, read } = approvalQuestion(write, params)
+    const meant = read(text(hash))
+    expect(isObject(meant) ? meant['approve'] : meant).toBe(approve)
+    expect(meant === undefined || compile(schema).fits(meant)).toBe(true)
+    // A node between the one that asks and the one that answers reads the same out of the schema.
+    expect(approvalReader(schema)?.(text(hash))).toEqual(meant)
+  })
+
+  test('is what a schema with a hash asks for; other questions have no words of their own', () => {
+    const approve = { type: 'boolean' }
+    for (const properties of [
+      { approve },
+      { approve, arguments_hash: { const: 'x' } },
+      { approve: { type: 'string' }, arguments_hash: { const: hash } },
+      { approve, arguments_hash: { const: hash }, amount: { type: 'number' } },
+    ])
+      expect(approvalReader({ type: 'object', properties })).toBeUndefined()
+    expect(approvalReader({ type: 'string' })).toBeUndefined()
   })
 
   test('is bound to the tool and to each of the arguments, not to their order', () => {
@@ -491,9 +537,11 @@ describe('an approval', () => {
 
   test('does not show what a person cannot see, and says what it leaves out', () => {
     const { message } = approvalQuestion(tool('a\u202Eb'), { a: 'x\u200B\u001B[2Jy\u{E0041}' })
-    expect(message).toBe('The tool "ab" needs an approval to run with these arguments: {"a":"x\\u001b[2Jy"}')
+    expect(message).toContain(
+      'The tool "ab" needs an approval to run with these arguments: {"a":"x\\u001b[2Jy"}. Reply',
+    )
     const long = approvalQuestion(write, { a: 'z'.repeat(10_000) }).message
     expect(long.length).toBeLessThan(2_200)
-    expect(long).toMatch(/z… \(8008 more characters are not shown\)$/)
+    expect(long).toMatch(/z… \(8008 more characters are not shown\)\. Reply /)
   })
 })

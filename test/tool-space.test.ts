@@ -1,11 +1,15 @@
 // The tool space of a node: what it publishes of others, and the pipeline that every call goes through.
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { join } from 'node:path'
 import {
   connectPeer,
   ConvokeError,
   defineTool,
   executeBatch,
+  type NodeOptions,
+  type Json,
   type JsonObject,
+  type Question,
   type Task,
   type Tool,
   type ToolCallRecord,
@@ -13,7 +17,8 @@ import {
   type ToolHooks,
 } from 'convoke'
 import { describe, expect, test } from 'vitest'
-import { cleanup, deferred, startNode, until } from './support/lifetime.ts'
+import type { StandardSchema } from '../dist/tools/standard.js'
+import { cleanup, deferred, startNode, temporaryFolder, until } from './support/lifetime.ts'
 import { resultOf, say, send, toolCall, toolErrorOf } from './support/wire.ts'
 
 const anything = { type: 'object' } as const
@@ -444,6 +449,167 @@ describe('a policy', () => {
     expect(refused.status.state).toBe('TASK_STATE_REJECTED')
     await expect(node.tools.call('delete', { path: '/c' })).rejects.toMatchObject({ code: 'forbidden' })
     expect(deleted).toEqual(['/a'])
+  })
+})
+
+describe('the answer to a question of a tool', () => {
+  const asking = (question: Partial<Question>): Tool =>
+    tool('ask', async (_params, context) => ({ answer: await context.ask({ message: 'Who?', ...question }) }))
+  const named = { type: 'object', properties: { name: { type: 'string' }, age: { default: 7 } }, required: ['name'] }
+  const answered = async (question: Partial<Question>, answer: Json): Promise<unknown> => {
+    const node = await startNode({ tools: [asking(question)] })
+    return node.tools.call('ask', {}, { ask: () => Promise.resolve(answer) })
+  }
+  const upper: StandardSchema = {
+    '~standard': {
+      version: 1,
+      vendor: 'test',
+      validate: (value) =>
+        value === 'x' ? { issues: [{ message: 'must not be x' }] } : { value: `<${String(value)}>` },
+      ...{ jsonSchema: { input: () => ({ type: 'string' }), output: () => ({ type: 'string' }) } },
+    },
+  }
+
+  test('fits its schema in-process, too: text that is JSON counts as JSON, and defaults are filled in', async () => {
+    const given = { name: 'Ann' }
+    expect(await answered({ schema: named }, given)).toEqual({ answer: { name: 'Ann', age: 7 } })
+    expect(given).toEqual({ name: 'Ann' })
+    expect(await answered({ schema: named }, '{"name":"Bob"}')).toEqual({ answer: { name: 'Bob', age: 7 } })
+    expect(await answered({ schema: { type: 'string' } }, '5')).toEqual({ answer: '5' })
+    expect(await answered({ schema: { type: 'number' } }, '5')).toEqual({ answer: 5 })
+    expect(await answered({}, '5')).toEqual({ answer: '5' })
+    expect(await answered({ schema: upper }, 'y')).toEqual({ answer: '<y>' })
+  })
+
+  test('that does not fit reaches no tool, and is refused with what is wrong', async () => {
+    await expect(answered({ schema: named }, 'Bob')).rejects.toMatchObject({
+      code: 'invalid_params',
+      message: expect.stringMatching(/^The answer to a question of the tool "ask" does not fit: .*object/),
+    })
+    await expect(answered({ schema: named }, { name: 5 })).rejects.toMatchObject({
+      code: 'invalid_params',
+      issues: [expect.objectContaining({ path: '/name' })],
+    })
+    await expect(answered({ schema: upper }, 'x')).rejects.toThrow('must not be x')
+    await expect(answered({ schema: named }, { action: 'decline' })).rejects.toMatchObject({ code: 'rejected' })
+  })
+
+  test('is put in shape once where a task asks on behalf of a tool within a tool', async () => {
+    const outer = tool('outer', (_params, { tools }) => tools.call('ask'))
+    const node = await startNode({ tools: [outer, asking({ schema: upper })] })
+    const asked = await send(node.url, toolCall('outer'))
+    expect(resultOf(await send(node.url, say('y', { taskId: asked.id })))).toEqual({ answer: '<y>' })
+    expect(await node.tools.call('outer', {}, { ask: () => Promise.resolve('y') })).toEqual({ answer: '<y>' })
+  })
+})
+
+describe('an approval in words', () => {
+  let deleted: string[] = []
+  const remove = (more: object = {}): Tool =>
+    defineTool({
+      name: 'delete',
+      description: 'Deletes.',
+      input: { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] } as const,
+      run: (params) => void deleted.push(params.path),
+      ...more,
+    })
+  const rules = [{ tools: 'delete', decision: 'ask', reason: 'It is gone for good.' }, { decision: 'allow' }] as const
+  const questionOf = (task: Task): string => task.status.message?.parts[0]?.text ?? ''
+  /** What the question says to reply. */
+  const wordsIn = (question: string): string => /Reply "(approve [0-9a-f]{8})" or "deny"\./.exec(question)?.[1] ?? ''
+
+  test('is a plain reply with the words that the question names; a bare yes is sent back', async () => {
+    deleted = []
+    const node = await startNode({ tools: [remove()], toolPolicy: rules })
+    const asked = await send(node.url, toolCall('delete', { path: '/a' }))
+    const question = questionOf(asked)
+    expect(question).toMatch(
+      /\{"path":"\/a"\}\. Reason: It is gone for good\. Reply "approve [0-9a-f]{8}" or "deny"\.$/,
+    )
+    for (const [text, why] of [
+      ['yes', '"yes" is not enough'],
+      ['approve 00000000', '"approve 00000000" is not enough'],
+      ['true', 'object'],
+    ] as const) {
+      const again = await send(node.url, say(text, { taskId: asked.id }))
+      expect(again.status.state).toBe('TASK_STATE_INPUT_REQUIRED')
+      expect(questionOf(again).startsWith(`${question} The answer did not fit: `)).toBe(true)
+      expect(questionOf(again)).toContain(why)
+    }
+    expect(deleted).toEqual([])
+    const done = await send(node.url, say(` ${wordsIn(question)}\n`, { taskId: asked.id }))
+    expect(done.status.state).toBe('TASK_STATE_COMPLETED')
+    expect(deleted).toEqual(['/a'])
+  })
+
+  test.each<[string, Parameters<typeof say>[1]]>([
+    ['deny', {}],
+    ['no', {}],
+    ['', { parts: [{ data: { approve: false } }] }],
+    ['{"approve": false}', {}],
+  ])('is refused with %j %j, without the hash', async (text, more) => {
+    deleted = []
+    const node = await startNode({ tools: [remove()], toolPolicy: rules })
+    const asked = await send(node.url, toolCall('delete', { path: '/a' }))
+    const refused = await send(node.url, say(text, { taskId: asked.id, ...more }))
+    expect(refused.status.state).toBe('TASK_STATE_REJECTED')
+    expect(toolErrorOf(refused)).toMatchObject({ code: 'forbidden' })
+    expect(deleted).toEqual([])
+  })
+
+  test('goes through a node in between, and counts in-process', async () => {
+    deleted = []
+    const bob = await startNode({ agent: { id: 'bob' }, tools: [remove()], toolPolicy: rules })
+    const alice = await startNode({ peers: { bob: { url: bob.url } }, publish: ['bob.*'] })
+    const asked = await send(alice.url, toolCall('bob.delete', { path: '/a' }))
+    const done = await send(alice.url, say(wordsIn(questionOf(asked)), { taskId: asked.id }))
+    expect(done.status.state).toBe('TASK_STATE_COMPLETED')
+    for (const [node, name] of [
+      [alice, 'bob.delete'],
+      [bob, 'delete'],
+    ] as const) {
+      const call = (reply: (question: string) => string): Promise<unknown> =>
+        node.tools.call(name, { path: name }, { ask: ({ message }) => Promise.resolve(reply(message)) })
+      await call(wordsIn)
+      await expect(call(() => 'deny')).rejects.toMatchObject({ code: 'forbidden' })
+    }
+    await expect(bob.tools.call('delete', { path: '/b' }, { ask: () => Promise.resolve('yes') })).rejects.toMatchObject(
+      { code: 'invalid_params', message: expect.stringContaining('"yes" is not enough') },
+    )
+    expect(deleted).toEqual(['/a', 'bob.delete', 'delete'])
+  })
+
+  test('does not count for the params that a hook gives when the task runs again on another node', async () => {
+    deleted = []
+    const url = `sqlite:${join(await temporaryFolder(), 'tasks.db')}`
+    const run = async ({ path }: { path: string }, { ask }: ToolContext): Promise<void> => {
+      await ask({ message: 'Sure?' })
+      deleted.push(path)
+    }
+    const options = (path: string): Partial<NodeOptions> => ({
+      tools: [remove({ traits: { idempotent: true }, run })],
+      toolPolicy: rules,
+      toolCalls: { hooks: [{ before: () => ({ params: { path } }) }] },
+      store: { url },
+    })
+    const first = await startNode(options('/old'))
+    const asked = await send(first.url, toolCall('delete', { path: '/a' }))
+    expect(questionOf(asked)).toContain('/old')
+    const approved = await send(first.url, say(wordsIn(questionOf(asked)), { taskId: asked.id }))
+    expect(questionOf(approved)).toBe('Sure?')
+    await first.stop()
+
+    const second = await startNode(options('/new'))
+    const reply = (text: string): Promise<Task> => send(second.url, say(text, { taskId: asked.id }))
+    const again = await reply('Sure.')
+    expect(again.status.state).toBe('TASK_STATE_INPUT_REQUIRED')
+    expect(questionOf(again)).toContain('/new')
+    expect(wordsIn(questionOf(again))).not.toBe(wordsIn(questionOf(asked)))
+    expect(questionOf(await reply(wordsIn(questionOf(asked))))).toContain('did not fit')
+    expect(questionOf(await reply(wordsIn(questionOf(again))))).toBe('Sure?')
+    expect(deleted).toEqual([])
+    expect((await reply('Sure.')).status.state).toBe('TASK_STATE_COMPLETED')
+    expect(deleted).toEqual(['/new'])
   })
 })
 

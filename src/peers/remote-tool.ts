@@ -20,6 +20,7 @@ import {
   toAnswerMessage,
   toCallMessage,
 } from '../protocol/tool-call.ts'
+import { approvalReader } from '../tools/approval.ts'
 import type { Chunk, Hop, Tool, ToolContext, ToolValue } from '../tools/tool.ts'
 import { clip } from '../tools/value.ts'
 import type { PeerClient, SendRetry } from './client.ts'
@@ -292,7 +293,7 @@ class RemoteCall implements OpenCall {
     try {
       answer = await this.#context.ask({
         message: isAuth ? `Authentication is required: ${sentence}` : sentence,
-        ...(question?.schema === undefined ? {} : { schema: question.schema }),
+        ...(question?.schema === undefined ? {} : { schema: question.schema, read: approvalReader(question.schema) }),
         ...(question?.sampling === undefined ? {} : { sampling: question.sampling }),
       })
     } catch (error) {

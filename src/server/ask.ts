@@ -1,73 +1,31 @@
 /** Questions to a caller: asked on the task, answered by the next message on it, asked again until the answer fits. */
-import { ConvokeError, type Issue } from '../base/errors.ts'
-import { isObject, parseJson, type Json, type JsonObject } from '../base/json.ts'
-import { toSampled } from '../protocol/sampling.ts'
+import type { Json } from '../base/json.ts'
 import { fromAnswerMessage, toQuestionMessage } from '../protocol/tool-call.ts'
 import type { WorkContext } from '../tasks/work.ts'
+import { AnswerCheck, refuseDecline } from '../tools/answers.ts'
 import { describeIssues } from '../tools/issues.ts'
-import { compile } from '../tools/schema.ts'
-import { isStandardSchema, jsonSchemaOf, refineWith } from '../tools/standard.ts'
 import type { Question } from '../tools/tool.ts'
-import { clip } from '../tools/value.ts'
 
 /**
- * The answer: with a schema, a value that fits it (text that is JSON counts as the JSON where the text itself does not
- * fit, and where a language model is asked any text as the model's); without one, what the reply holds. An answer that does not fit is sent back with what is wrong; `{action:
- * "decline"}` is none, and throws `rejected`. Throws for a schema that cannot be compiled, before anybody is asked.
+ * The answer: with a schema, a value that fits it (text counts as what the question reads in it, else as the JSON that it
+ * is where the text itself does not fit, and where a language model is asked any text as the model's); without one, what
+ * the reply holds. An answer that does not fit is sent back with what is wrong; `{action: "decline"}` is none, and throws
+ * `rejected`. Throws for a schema that cannot be compiled, before anybody is asked.
  */
 export async function ask(question: Question, toolName: string, work: WorkContext): Promise<Json> {
   const { message, schema, sampling } = question
   const more = sampling === undefined ? {} : { sampling }
   if (schema === undefined) {
     const answer = fromAnswerMessage(await work.ask(toQuestionMessage({ message, ...more }, toolName)))
-    if (isDecline(answer)) throw declined(message)
+    refuseDecline(question, answer)
     return answer
   }
-  const standard = isStandardSchema(schema) ? schema : undefined
-  const json: JsonObject = standard === undefined ? (schema as JsonObject) : jsonSchemaOf(standard, 'input')
-  // The question may be one that a peer asks.
-  const validator = compile(json, { defaults: standard === undefined, foreign: true })
-  validator.prepare()
+  const check = new AnswerCheck({ ...question, schema })
   let text = message
   for (;;) {
-    const answer = fromAnswerMessage(
-      await work.ask(toQuestionMessage({ message: text, schema: json, ...more }, toolName)),
-    )
-    // Any text would do as a model's.
-    if (sampling !== undefined && isDecline(answer)) throw declined(message)
-    let issues: readonly Issue[] = []
-    for (const candidate of readings(answer, sampling !== undefined)) {
-      issues = validator.validate(candidate)
-      if (issues.length > 0) continue
-      if (standard === undefined) return candidate
-      const refined = await refineWith(standard, candidate)
-      if (refined.issues === undefined) return refined.value as Json
-      issues = refined.issues
-    }
-    // What MCP hosts say, and nodes between us and one.
-    if (isDecline(answer)) throw declined(message)
+    const asked = toQuestionMessage({ message: text, schema: check.schema, ...more }, toolName)
+    const { value, issues } = await check.check(fromAnswerMessage(await work.ask(asked)))
+    if (issues === undefined) return value
     text = `${message} The answer did not fit: ${describeIssues(issues)}`
-  }
-}
-
-function declined(message: string): ConvokeError {
-  return new ConvokeError('rejected', `The caller declined to answer: ${clip(message, 500)}`)
-}
-
-function isDecline(answer: Json): boolean {
-  return readings(answer).some(
-    (each) => isObject(each) && Object.keys(each).length === 1 && each['action'] === 'decline',
-  )
-}
-
-/** What an answer may mean, in the order they are tried. */
-function readings(answer: Json, isSampling = false): Json[] {
-  if (typeof answer !== 'string') return [answer]
-  const texts = isSampling ? [toSampled(answer)] : []
-  try {
-    return [answer, parseJson(answer) as Json, ...texts]
-  } catch {
-    // Not every answer is JSON.
-    return [answer, ...texts]
   }
 }

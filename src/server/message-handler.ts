@@ -170,6 +170,7 @@ function toContext(
       deadline: () => work.deadline,
       depth: 1,
       ask: (question) => ask(question, '', work),
+      isAskChecked: true,
       chain: () => chain.outgoing,
     }),
     ask: (question) => ask(typeof question === 'string' ? { message: question } : question, '', work),

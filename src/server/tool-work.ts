@@ -285,6 +285,7 @@ class CallContext implements ToolContext {
       depth: 1,
       // What a tool elsewhere wants to know is for the one to say who started all this.
       ask: this.ask,
+      isAskChecked: true,
       chain: () => this.#chain.outgoing,
     })
     return this.#space

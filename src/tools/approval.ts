@@ -1,15 +1,17 @@
 /** Approvals: what a caller is asked before a call that the tool policy wants approved, and what counts as a yes. */
 import { createHash } from 'node:crypto'
 import { ConvokeError } from '../base/errors.ts'
-import { canonicalJson, isObject } from '../base/json.ts'
+import { canonicalJson, isObject, type Json } from '../base/json.ts'
 import { stripControls } from '../base/text.ts'
-import type { JsonSchema, Tool } from './tool.ts'
+import type { JsonSchema, Question, Tool } from './tool.ts'
 import { excerpt } from './value.ts'
 
 export type ApprovedTool = Pick<Tool, 'name'>
 
 /** Longest arguments that a question shows, in characters. */
 const maxShown = 2_000
+/** How many digits of the hash a person has to write. */
+const shortHash = 8
 
 /** What an approval is for: SHA-256 in hex of the canonical JSON of `{tool, params}`. */
 export function argumentsHash(tool: ApprovedTool, params: unknown): string {
@@ -18,23 +20,57 @@ export function argumentsHash(tool: ApprovedTool, params: unknown): string {
     .digest('hex')
 }
 
-/** The question that asks for an approval. Its schema lets no other arguments through than these. */
-export function approvalQuestion(tool: ApprovedTool, params: unknown): { message: string; schema: JsonSchema } {
+/**
+ * The question that asks for an approval, by `approve` and the first digits of the hash, or as data. Its schema lets an
+ * approval of no other arguments through; a refusal needs no hash. `reason` is a sentence that tells why it is asked.
+ */
+export function approvalQuestion(
+  tool: ApprovedTool,
+  params: unknown,
+  reason?: string,
+): { message: string; schema: JsonSchema; read: (reply: string) => Json | undefined } {
   const text = stripControls(JSON.stringify(params ?? {}))
   const rest = text.length - maxShown
   // Whoever approves what is not shown shall know it.
   const shown = rest > 0 ? `${text.slice(0, maxShown)}… (${rest} more characters are not shown)` : text
+  const hash = argumentsHash(tool, params)
+  const sentences = [
+    `The tool ${excerpt(stripControls(tool.name))} needs an approval to run with these arguments: ${shown}.`,
+    ...(reason === undefined ? [] : [`Reason: ${/[.!?]$/.test(reason) ? reason : `${reason}.`}`]),
+    `Reply "approve ${hash.slice(0, shortHash)}" or "deny".`,
+  ]
   return {
-    message: `The tool ${excerpt(stripControls(tool.name))} needs an approval to run with these arguments: ${shown}`,
+    message: sentences.join(' '),
     schema: {
       type: 'object',
-      properties: {
-        approve: { type: 'boolean' },
-        arguments_hash: { const: argumentsHash(tool, params), type: 'string' },
-      },
-      required: ['approve', 'arguments_hash'],
+      properties: { approve: { type: 'boolean' }, arguments_hash: { const: hash, type: 'string' } },
+      required: ['approve'],
+      if: { properties: { approve: { const: true } } },
+      then: { required: ['arguments_hash'] },
     },
+    read: (reply) => readApproval(reply, hash),
   }
+}
+
+/** What a text reply to the question of an approval means; undefined where it is neither a yes to this hash nor a no. */
+function readApproval(reply: string, hash: string): Json | undefined {
+  if (/^(?:no|deny|decline)$/i.test(reply)) return { approve: false }
+  const digits = /^(?:approve|yes)\s+([0-9a-f]{8,64})$/i.exec(reply)?.[1]?.toLowerCase()
+  return digits !== undefined && hash.startsWith(digits) ? { approve: true, arguments_hash: hash } : undefined
+}
+
+/**
+ * How the replies to a question are read that another node asks: undefined unless its schema is that of an approval.
+ * The other node has the last word.
+ */
+export function approvalReader(schema: JsonSchema): Question['read'] {
+  const { properties } = schema
+  if (!isObject(properties)) return undefined
+  const { approve, arguments_hash: hashed, ...others } = properties
+  if (Object.keys(others).length > 0 || !isObject(approve) || approve['type'] !== 'boolean') return undefined
+  const hash = isObject(hashed) ? hashed['const'] : undefined
+  if (typeof hash !== 'string' || !/^[0-9a-f]{64}$/.test(hash)) return undefined
+  return (reply) => readApproval(reply, hash)
 }
 
 /** Throws `forbidden` unless the answer approves exactly these arguments of this tool. */

@@ -137,14 +137,21 @@ async function permit(
   policy: NonNullable<Pipeline['policy']>,
 ): Promise<void> {
   const path = context.hop?.path
-  const { decision, reason } = policy.decide({ caller: context.caller, tool, params, agent: path?.[path.length - 1] })
+  const { decision, reason, rule } = policy.decide({
+    caller: context.caller,
+    tool,
+    params,
+    agent: path?.[path.length - 1],
+  })
   if (decision === 'allow') return
   if (decision === 'deny') {
     throw new ConvokeError('forbidden', `The tool "${tool.name}" may not be called so: ${reason}`)
   }
   let answer
   try {
-    answer = await context.ask(approvalQuestion(tool, params))
+    // Who is asked learns what the rule says, not that there is one.
+    const said = rule === undefined ? undefined : policy.rules[rule]?.rule.reason
+    answer = await context.ask(approvalQuestion(tool, params, said))
   } catch (error) {
     if (!(error instanceof ConvokeError && error.code === 'unsupported_operation')) throw error
     const text = `A call of the tool "${tool.name}" needs an approval, and nobody can be asked in this call.`

@@ -4,13 +4,15 @@ import { setMaxListeners } from 'node:events'
 import { abortReason, onAbort } from '../base/abort.ts'
 import { Channel } from '../base/channel.ts'
 import { ConvokeError } from '../base/errors.ts'
-import type { Json } from '../base/json.ts'
+import { cloneJson, type Json } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Delegation } from '../protocol/delegation.ts'
 import { toSampled } from '../protocol/sampling.ts'
+import { AnswerCheck } from './answers.ts'
 import { callTool } from './call.ts'
 import { TaskChain, type DelegationGuard } from './delegation.ts'
 import { noteInner } from './failure.ts'
+import { describeIssues } from './issues.ts'
 import { Notices } from './notices.ts'
 import type { Pipeline } from './pipeline.ts'
 import type {
@@ -49,6 +51,8 @@ export interface Surroundings {
   readonly log: Logger
   /** Asks whoever started all this. Default: nobody can be asked. */
   readonly ask?: ((question: Question) => Promise<Json>) | undefined
+  /** Whether `ask` gives only answers that fit their schema, and reads what they mean. Default: false, they are checked here. */
+  readonly isAskChecked?: boolean | undefined
   /** The call's ids. Default: an id of its own. */
   readonly call?: ToolContext['call'] | undefined
   readonly signals: readonly AbortSignal[]
@@ -267,7 +271,7 @@ class CallContext implements ToolContext {
     this.log = around.log
     this.progress = progress
     this.notice = notice
-    this.ask = (question) => scope.ask(question, around.ask)
+    this.ask = (question) => scope.ask(question, around)
     this.#around = around
     this.#scope = scope
     this.#restart = restart
@@ -407,7 +411,7 @@ class Scope {
   }
 
   /** The tool's own time stands still while it waits for an answer; the caller's does not. */
-  async ask(question: Question, ask: Surroundings['ask']): Promise<Json> {
+  async ask(question: Question, { ask, isAskChecked = false }: Surroundings): Promise<Json> {
     if (ask === undefined) {
       throw new ConvokeError('unsupported_operation', `Nobody can be asked in this call: ${question.message}`)
     }
@@ -420,11 +424,26 @@ class Scope {
         stopListening = onAbort(signal, () => reject(abortReason(signal)))
         ask(question).then(resolve, reject)
       })
-      return question.sampling !== undefined && typeof answer === 'string' ? toSampled(answer) : answer
+      const isPlain = question.schema === undefined && question.sampling === undefined
+      return isAskChecked || isPlain ? answer : await this.#settle(question, answer)
     } finally {
       stopListening()
       if (--this.#asking === 0 && this.#reason === undefined) this.#toolTimer?.start()
     }
+  }
+
+  /** The answer as the tool gets it. Throws `invalid_params` for one that does not fit: nobody is asked again. */
+  async #settle(question: Question, answer: Json): Promise<Json> {
+    const { schema, sampling, read } = question
+    // What another node asks is checked there, and asked again.
+    if (schema === undefined || this.#tool.elsewhere !== undefined) {
+      if (typeof answer !== 'string') return answer
+      return sampling === undefined ? (read?.(answer.trim()) ?? answer) : toSampled(answer)
+    }
+    const { value, issues } = await new AnswerCheck({ ...question, schema }).check(cloneJson(answer))
+    if (issues === undefined) return value
+    const message = `The answer to a question of the tool "${this.#tool.name}" does not fit: ${describeIssues(issues)}`
+    throw new ConvokeError('invalid_params', message, { issues })
   }
 
   #startTimer(timeoutMs: number): Timer {

@@ -102,6 +102,7 @@ function aroundIn(resolve: Surroundings['resolve'], context: ToolContext | undef
     caller: context.caller,
     log: context.log,
     ask: context.ask,
+    isAskChecked: true,
     signals: [context.signal],
     deadline: () => context.deadline,
     detach: context.hop?.detach,

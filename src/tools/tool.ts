@@ -70,6 +70,11 @@ export interface Question {
    * `CreateMessageResult`. A caller that has no model may answer by a text.
    */
   readonly sampling?: JsonObject
+  /**
+   * With a schema: what a text reply means, as the answer in place of it; undefined: nothing special. Not sent to anybody,
+   * so the message has to name such replies. The text comes without white space around it.
+   */
+  readonly read?: ((text: string) => Json | undefined) | undefined
 }
 
 export interface Caller {

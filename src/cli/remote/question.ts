@@ -20,7 +20,7 @@ export interface Answers {
 /** The next answer. Throws `unsupported_operation` where there is nobody to ask. */
 export async function answer(question: Question, { given, onQuestion, signal }: Answers): Promise<Json> {
   const next = given.shift()
-  if (next !== undefined) return toAnswer(next, schemaOf(question)).value
+  if (next !== undefined) return toAnswer(next, schemaOf(question), question.read).value
   if (!process.stdin.isTTY || !process.stderr.isTTY) {
     throw new ConvokeError('unsupported_operation', 'Nobody can be asked: standard input is no terminal.')
   }
@@ -37,7 +37,7 @@ async function askTerminal(question: Question, signal: AbortSignal): Promise<Jso
     for (const line of linesOf(question)) process.stderr.write(`${stripControls(line)}\n`)
     if (schema !== undefined) process.stderr.write(`(${shapeOf(schema)})\n`)
     for (;;) {
-      const { value, issues } = toAnswer(await reader.question('> ', { signal }), schema)
+      const { value, issues } = toAnswer(await reader.question('> ', { signal }), schema, question.read)
       if (issues === '') return value
       process.stderr.write(`${issues}\n`)
     }
@@ -65,7 +65,13 @@ function schemaOf({ schema, sampling }: Question): JsonSchema | undefined {
  * A text as the answer that fits: as it stands, else as the JSON that it is. What the schema leaves no choice about is
  * filled in, and where one yes or no is left, `yes` and `no` in some of their words are taken for it.
  */
-function toAnswer(text: string, schema: JsonSchema | undefined): { value: Json; issues: string } {
+function toAnswer(
+  text: string,
+  schema: JsonSchema | undefined,
+  read: Question['read'],
+): { value: Json; issues: string } {
+  const meant = schema === undefined ? undefined : read?.(text.trim())
+  if (meant !== undefined) return { value: meant, issues: '' }
   const form = formOf(schema)
   const json = filledIn(form?.choice === undefined ? parsed(text) : (toChoice(text, form.choice) ?? parsed(text)), form)
   if (schema === undefined) return { value: json !== null && typeof json === 'object' ? json : text, issues: '' }
