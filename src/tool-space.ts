@@ -65,7 +65,11 @@ export async function openToolSpace(
     clientInfo: { name: 'convoke', version: packageVersion() },
   })
   const guard = new DelegationGuard(self, { ...delegationLimits, ...options.delegation })
-  const policy = options.toolPolicy === undefined ? {} : { policy: new ToolPolicy(options.toolPolicy) }
+  // A tool of that name comes before an alias: a rule on the name is about the tool.
+  const aliases = Object.fromEntries(
+    Object.entries(options.aliases ?? {}).filter(([alias]) => registry.get(alias) === undefined),
+  )
+  const policy = options.toolPolicy === undefined ? {} : { policy: new ToolPolicy(options.toolPolicy, { aliases }) }
   // The first that holds something open, a watch on its file: what can go wrong with options does so before.
   const pins = new Pins({
     ...options.pins,

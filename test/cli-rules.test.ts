@@ -144,6 +144,19 @@ Denied. Not for carol.
     expect(await why('carol')).toMatchObject({ code: 2 })
   })
 
+  test('takes an alias for the tool behind it, in rules and as the name', async () => {
+    const file = await configFile({
+      peers: { bob: { url: 'http://127.0.0.1:9' } },
+      aliases: { rev: 'bob.reverse' },
+      toolPolicy: [{ tools: 'rev', decision: 'deny' }, { decision: 'allow' }],
+    })
+    for (const name of ['rev', 'bob.reverse']) {
+      const { code, stdout } = await convoke(['policy', 'why', 'eve', name, '--scopes', '*', '-c', file])
+      expect(code).toBe(1)
+      expect(stdout).toContain('toolPolicy[0] (deny) matches: the tool bob.reverse fits rev.')
+    }
+  })
+
   test('says that there is no policy', async () => {
     const file = await configFile({ peers: { bob: { url: 'http://127.0.0.1:9' } } })
     const { code, stdout } = await convoke(['policy', 'why', 'eve', 'bob.echo', '-c', file])

@@ -86,6 +86,26 @@ describe('a tool policy', () => {
     expect(decide([{ tools, decision: 'allow' }], { name })).toBe(fits ? 'allow 0' : 'deny')
   })
 
+  test('matches a tool by an alias of it, whatever the rule decides; the first rule still decides', () => {
+    const aliases = { rev: 'bob.reverse', backwards: 'bob.reverse', delete: 'eve.delete' }
+    const decisionOn = (name: string, rules: PolicyRule[]) =>
+      new ToolPolicy(rules, { aliases }).decide({ caller: bob, tool: tool(name) })
+    for (const decision of ['deny', 'allow', 'ask'] as const) {
+      expect(decisionOn('bob.reverse', [{ tools: 'rev', decision }])).toMatchObject({ decision, rule: 0 })
+      expect(decisionOn('bob.reverse', [{ tools: ['x', 'back*'], decision }])).toMatchObject({ decision, rule: 0 })
+      expect(decisionOn('bob.echo', [{ tools: 'rev', decision }])).toMatchObject({ decision: 'deny' })
+    }
+    const denied: PolicyRule[] = [
+      { tools: 'bob.*', decision: 'deny' },
+      { tools: 'rev', decision: 'allow' },
+    ]
+    expect(decisionOn('bob.reverse', denied)).toMatchObject({ decision: 'deny', rule: 0 })
+    const policy = new ToolPolicy([{ tools: 'rev', decision: 'deny' }, { decision: 'allow' }], { aliases })
+    expect(policy.visible(bob, tool('bob.reverse'))).toBe(false)
+    expect(policy.visibleToAny(tool('bob.reverse'))).toBe(false)
+    expect(policy.visible(bob, tool('bob.echo'))).toBe(true)
+  })
+
   test.each<[globs: string, caller: Partial<Caller>, fits: boolean]>([
     ['bob', { id: 'bob' }, true],
     ['bob', { id: 'bob', tenant: 'acme' }, true],

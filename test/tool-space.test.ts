@@ -17,6 +17,9 @@ import {
   type ToolHooks,
 } from 'convoke'
 import { describe, expect, test } from 'vitest'
+import { silentLog } from '../dist/base/logger.js'
+import { LocalToolRegistry } from '../dist/tools/local.js'
+import { ToolManager } from '../dist/tools/manager.js'
 import type { StandardSchema } from '../dist/tools/standard.js'
 import { cleanup, deferred, startNode, temporaryFolder, until } from './support/lifetime.ts'
 import { resultOf, say, send, toolCall, toolErrorOf } from './support/wire.ts'
@@ -131,6 +134,36 @@ describe('a hook', () => {
     expect(error).toMatchObject({ code: 'internal' })
     expect((error as Error).message).not.toContain('secret')
     expect(seen).toEqual([])
+  })
+
+  test.each<[string, NonNullable<ToolHooks['before']>]>([
+    [
+      'throws',
+      () => {
+        throw new TypeError('secret inside')
+      },
+    ],
+    ['rejects', () => Promise.reject(new TypeError('secret inside'))],
+    ['gives nonsense', () => 5 as never],
+    ['gives nonsense later', () => Promise.resolve(5 as never)],
+  ])('before a call that %s is told in the log once, with the name of the tool', async (_how, before) => {
+    const lines: { details: object | string; message: string | undefined }[] = []
+    const log = {
+      ...silentLog,
+      error: (details: object | string, message?: string) => void lines.push({ details, message }),
+    }
+    const registry = new LocalToolRegistry()
+    registry.register(double)
+    const tools = new ToolManager({ registry, hooks: [{ before }], log })
+    cleanup(() => tools.close())
+    await expect(tools.call('double', { n: 1 })).rejects.toMatchObject({ code: 'internal' })
+    const cause = expect.any(TypeError) as TypeError
+    expect(lines).toEqual([
+      {
+        details: { tool: 'double', error: expect.objectContaining({ code: 'internal', cause }) as Error },
+        message: 'A hook before a call failed.',
+      },
+    ])
   })
 
   test('after a call may give another result, and sees failures; its own are not those of the call', async () => {
@@ -449,6 +482,29 @@ describe('a policy', () => {
     expect(refused.status.state).toBe('TASK_STATE_REJECTED')
     await expect(node.tools.call('delete', { path: '/c' })).rejects.toMatchObject({ code: 'forbidden' })
     expect(deleted).toEqual(['/a'])
+  })
+})
+
+describe('a rule that names an alias', () => {
+  test('is about the tool behind it: by each of its names, in the lists, and never about another tool', async () => {
+    const bob = await startNode({ agent: { id: 'bob' }, tools: [double, tool('open', () => 'open')] })
+    const alice = await startNode({
+      peers: { bob: { url: bob.url } },
+      publish: ['bob.*'],
+      // The own tool of that name comes before the second alias, and a rule on the name is about it.
+      tools: [tool('open', () => 'own')],
+      aliases: { twice: 'bob.double', open: 'bob.open' },
+      toolPolicy: [{ tools: ['twice', 'open'], decision: 'deny', reason: 'Not today.' }, { decision: 'allow' }],
+    })
+    for (const name of ['twice', 'bob.double', 'open']) {
+      await expect(alice.tools.call(name, { n: 1 })).rejects.toMatchObject({
+        code: 'forbidden',
+        message: expect.stringContaining('Not today.'),
+      })
+    }
+    expect(await alice.tools.call('bob.open')).toBe('open')
+    expect(toolErrorOf(await send(alice.url, toolCall('twice', { n: 1 })))).toMatchObject({ code: 'not_found' })
+    expect(alice.tools.published({ id: 'ann', scopes: ['*'] }).map(({ name }) => name)).not.toContain('twice')
   })
 })
 

@@ -8,4 +8,14 @@ export interface Logger {
   error(details: object | string, message?: string): void
 }
 
+/** Failures that stand in a log. */
+const logged = new WeakSet<Error>()
+
+/** Logs a failure as an error, unless somebody nearer to its cause has on its way up. */
+export function logFailureOnce(log: Logger, error: Error, details: object, message: string): void {
+  if (logged.has(error)) return
+  logged.add(error)
+  log.error({ error, ...details }, message)
+}
+
 export const silentLog: Logger = { debug() {}, info() {}, warn() {}, error() {} }

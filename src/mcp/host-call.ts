@@ -16,7 +16,7 @@ import {
 import { onAbort } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
 import type { Json, JsonObject } from '../base/json.ts'
-import type { Logger } from '../base/logger.ts'
+import { logFailureOnce, type Logger } from '../base/logger.ts'
 import { isInterrupted, isTerminal, type Message, type StreamResponse, type Task } from '../protocol/a2a.ts'
 import { keys } from '../protocol/extension.ts'
 import { toAnswerMessage, toCallMessage, type ToolLog, type WireQuestion } from '../protocol/tool-call.ts'
@@ -187,7 +187,9 @@ export class HostCall {
       if (error instanceof ProtocolError) throw error
       const { log } = this.#options
       const known = ConvokeError.from(error)
-      if (known.code === 'internal') log.error({ error }, 'A call of an MCP host failed for a reason of ours.')
+      if (known.code === 'internal') {
+        logFailureOnce(log, known, { error }, 'A call of an MCP host failed for a reason of ours.')
+      }
       return failure(known.message, toErrorBody(known))
     } finally {
       await this.#logged

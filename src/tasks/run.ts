@@ -4,6 +4,7 @@
  */
 import { randomUUID } from 'node:crypto'
 import { ConvokeError } from '../base/errors.ts'
+import { logFailureOnce } from '../base/logger.ts'
 import { isInterrupted, type InterruptedState, type Message } from '../protocol/a2a.ts'
 import { keys } from '../protocol/extension.ts'
 import type { EventRecord, TaskRow } from '../store/store.ts'
@@ -387,7 +388,9 @@ export class Run {
   #failure(error: unknown): Outcome {
     const known = ConvokeError.from(error)
     if (this.#stop === undefined) {
-      if (known.code === 'internal') this.#host.log.error({ error, taskId: this.id }, 'The work of a task failed.')
+      if (known.code === 'internal') {
+        logFailureOnce(this.#host.log, known, { error, taskId: this.id }, 'The work of a task failed.')
+      }
       // The caller gets the message; where it came from is for the author, and stands nowhere else.
       if (known.code === 'tool_failed' || known.code === 'invalid_result') {
         this.#host.log.warn({ error, taskId: this.id }, 'A tool failed.')

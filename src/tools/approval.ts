@@ -46,6 +46,7 @@ export function approvalQuestion(
       properties: { approve: { type: 'boolean' }, arguments_hash: { const: hash, type: 'string' } },
       required: ['approve'],
       if: { properties: { approve: { const: true } } },
+      // oxlint-disable-next-line unicorn/no-thenable -- the keyword of JSON Schema
       then: { required: ['arguments_hash'] },
     },
     read: (reply) => readApproval(reply, hash),

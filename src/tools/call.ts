@@ -5,6 +5,7 @@
 import { abortReason, pause } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
+import { logFailureOnce } from '../base/logger.ts'
 import { toolCalls, type ToolCallRecord } from '../base/trace.ts'
 import { toFailure } from './failure.ts'
 import { Hooked, runAfter, runBefore } from './hooks.ts'
@@ -60,7 +61,9 @@ async function* drive(
     if (given instanceof Promise) given = await given
     params = given
     if (hooks.length > 0) {
-      const changed = runBefore(hooks, tool, params, context)
+      const changed = runBefore(hooks, tool, params, context, (error) => {
+        logFailureOnce(pipeline.log, error, { tool: tool.name }, 'A hook before a call failed.')
+      })
       if (changed !== params) params = await changedParams(tool, params, changed, context)
     }
     if (policy !== undefined) await permit(tool, params, context, policy)

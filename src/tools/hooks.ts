@@ -61,21 +61,32 @@ export class Hooked implements HookedCall {
   }
 }
 
-/** The params as the hooks leave them, one after the other. A promise only where one of them gives one. Throws what refuses the call. */
+/**
+ * The params as the hooks leave them, one after the other. A promise only where one of them gives one. Throws what
+ * refuses the call; `onError` hears of what a hook threw that says nothing to a caller.
+ */
 export function runBefore(
   hooks: readonly ToolHooks[],
   tool: Tool,
   params: JsonObject,
   context: ToolContext,
+  onError: OnBroken,
 ): JsonObject | Promise<JsonObject> {
   let now = params
-  for (const [index, hook] of hooks.entries()) {
-    const given = refusing(() => hook.before?.(new Hooked(tool, now, context)))
-    if (given instanceof Promise) return beforeLater(hooks.slice(index + 1), tool, now, context, given)
-    now = changedParams(given) ?? now
+  try {
+    for (const [index, hook] of hooks.entries()) {
+      const given = hook.before?.(new Hooked(tool, now, context))
+      if (given instanceof Promise) return beforeLater(hooks.slice(index + 1), tool, now, context, given, onError)
+      now = changedParams(given) ?? now
+    }
+  } catch (error) {
+    throw refusal(error, onError)
   }
   return now
 }
+
+/** `error` is what the caller gets; what was thrown is its cause. */
+type OnBroken = (error: ConvokeError) => void
 
 async function beforeLater(
   rest: readonly ToolHooks[],
@@ -83,32 +94,29 @@ async function beforeLater(
   params: JsonObject,
   context: ToolContext,
   giving: Promise<Changed<'params', JsonObject>>,
+  onError: OnBroken,
 ): Promise<JsonObject> {
-  let given: Changed<'params', JsonObject>
+  let now: JsonObject
   try {
-    given = await giving
+    now = changedParams(await giving) ?? params
   } catch (error) {
-    throw refusal(error)
+    throw refusal(error, onError)
   }
-  return await runBefore(rest, tool, changedParams(given) ?? params, context)
+  return await runBefore(rest, tool, now, context, onError)
 }
 
-function refusing<Given>(hook: () => Given): Given {
-  try {
-    return hook()
-  } catch (error) {
-    throw refusal(error)
-  }
-}
-
-function refusal(error: unknown): ConvokeError {
-  return asConvokeError(error) ?? ConvokeError.from(error)
+function refusal(error: unknown, onError: OnBroken): ConvokeError {
+  const ours = asConvokeError(error)
+  if (ours !== undefined) return ours
+  const broken = ConvokeError.from(error)
+  onError(broken)
+  return broken
 }
 
 function changedParams(given: Changed<'params', JsonObject>): JsonObject | undefined {
   if (given === undefined) return undefined
   if (isObject(given) && isObject(given.params)) return given.params
-  throw ConvokeError.from(new TypeError('A hook `before` gives nothing, or { params }.'))
+  throw new TypeError('A hook `before` gives nothing, or { params }.')
 }
 
 /** The result as the hooks leave it; undefined where the call failed. */

@@ -29,7 +29,10 @@ export interface PolicyRule {
   readonly scopes?: string | readonly string[]
   /** Globs on the id of the agent that made the call. A call that no agent made fits none. What an agent calls itself proves nothing. */
   readonly agents?: string | readonly string[]
-  /** Globs on the handle: `SERVICE.NAME`, or the name of a local tool. */
+  /**
+   * Globs on the handle: `SERVICE.NAME`, or the name of a local tool. One that fits an alias of the tool fits too, by
+   * whichever name it is called: an alias gives no rights that its handle has not.
+   */
   readonly tools?: string | readonly string[]
   /** Globs of which one fits the category or a tag of the tool. */
   readonly tags?: string | readonly string[]
@@ -51,6 +54,14 @@ export interface PolicyCall {
   readonly params?: unknown
   /** Which agent made the call, if one did. */
   readonly agent?: string | undefined
+}
+
+export interface PolicyOptions {
+  /**
+   * Other names for tools, `{alias: handle}`, as they are in use: without those that are the name of a tool. Rules on
+   * `tools` may name them. Default: none.
+   */
+  readonly aliases?: Readonly<Record<string, string>>
 }
 
 export interface PolicyDecision {
@@ -92,7 +103,7 @@ export class ToolPolicy {
   readonly #ofCaller = new WeakMap<Caller, readonly CompiledRule[]>()
 
   /** Throws `config` for rules that make no sense, with all that is wrong as issues. */
-  constructor(rules: readonly PolicyRule[] = []) {
+  constructor(rules: readonly PolicyRule[] = [], { aliases = {} }: PolicyOptions = {}) {
     const issues = rules.flatMap((rule, index) =>
       checkRule(rule).map(({ path, message }) => ({
         path: `/toolPolicy/${index}${path}`,
@@ -100,7 +111,11 @@ export class ToolPolicy {
       })),
     )
     if (issues.length > 0) throw new ConvokeError('config', issues.map(({ message }) => message).join('\n'), { issues })
-    this.rules = rules.map(compileRule)
+    const aliasesOf = new Map<string, string[]>()
+    for (const [alias, handle] of Object.entries(aliases)) {
+      aliasesOf.set(handle, [...(aliasesOf.get(handle) ?? []), alias])
+    }
+    this.rules = rules.map((rule, index) => compileRule(rule, index, aliasesOf))
   }
 
   /** What happens with a call when nothing matches. */
@@ -198,7 +213,8 @@ function isUnconditional({ callers, scopes, agents, tools, tags, traits, argumen
   return [callers, scopes, agents, tools, tags, traits, args].every((condition) => condition === undefined)
 }
 
-function compileRule(rule: PolicyRule, index: number): CompiledRule {
+/** `aliasesOf`: the aliases of each handle. */
+function compileRule(rule: PolicyRule, index: number, aliasesOf: ReadonlyMap<string, readonly string[]>): CompiledRule {
   const { scopes, agents, tags, traits = {} } = rule
   const wanted = traitNames.flatMap((name) => {
     const value = traits[name]
@@ -209,7 +225,7 @@ function compileRule(rule: PolicyRule, index: number): CompiledRule {
     callers: callersFit(rule.callers),
     scopes: scopes === undefined ? undefined : toList(scopes),
     agents: agents === undefined ? undefined : anyFits(agents),
-    tools: rule.tools === undefined || toList(rule.tools).includes('*') ? undefined : anyFits(rule.tools),
+    tools: rule.tools === undefined || toList(rule.tools).includes('*') ? undefined : toolsFit(rule.tools, aliasesOf),
     tags: tags === undefined ? undefined : anyFits(tags),
     traits: wanted.length === 0 ? undefined : wanted,
     arguments: validatorOf(rule.arguments),
@@ -234,6 +250,13 @@ function reasonOf({ decision }: PolicyRule, index: number): string {
 function anyFits(globs: string | readonly string[]): Fits {
   const [first = toFits(''), ...others] = toList(globs).map(toFits)
   return others.length === 0 ? first : (name) => first(name) || others.some((fits) => fits(name))
+}
+
+/** Whether a handle fits, or one of its aliases. */
+function toolsFit(globs: string | readonly string[], aliasesOf: ReadonlyMap<string, readonly string[]>): Fits {
+  const fits = anyFits(globs)
+  if (aliasesOf.size === 0) return fits
+  return (handle) => fits(handle) || (aliasesOf.get(handle)?.some(fits) ?? false)
 }
 
 /** Most globs are a name, or the beginning of one: both are a single comparison. */

@@ -34,7 +34,7 @@ export async function explainWhy(
   const caller = toCaller(callerText, options, flags)
   const tool = await findTool(handle, options)
   const agent = flags.agent ?? (caller.id === localId ? options.agent.id : undefined)
-  const policy = new ToolPolicy(options.toolPolicy)
+  const policy = new ToolPolicy(options.toolPolicy, { aliases: options.aliases ?? {} })
   const explanation = explainPolicy(policy, { caller, tool, params, agent })
   const scopesAllow = allows(caller, `tool:${handle}`)
   if (flags.output === 'json') {
@@ -98,6 +98,8 @@ async function findTool(handle: string, options: NodeOptions): Promise<Explained
   for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`)
   const found = tools.find(({ name }) => name === handle)
   if (found !== undefined) return found
+  const aliased = options.aliases?.[handle]
+  if (aliased?.includes('.') === true) return findTool(aliased, options)
   const names = tools.map(({ name }) => name)
   const similar = closest(handle, names)
   const known = names.length === 0 ? 'There are none.' : `There are: ${names.slice(0, 20).join(', ')}.`
