@@ -452,7 +452,7 @@ describe('a question', () => {
   test('becomes a form of the host, whose answer is the one that the tool wants', async () => {
     const node = await startNode({ tools: [asking(schema)] })
     const { client } = await connectHost(node, withForms)
-    const asked = person(client, { action: 'accept', content: { size: 'large', amount: 6, colour: '3' } })
+    const asked = person(client, { action: 'accept', content: { amount: 6, colour: '3' } })
     const { structuredContent } = await client.callTool({ name: 'ask' })
     expect(asked).toEqual([
       {
@@ -461,11 +461,10 @@ describe('a question', () => {
         requestedSchema: {
           type: 'object',
           properties: {
-            size: { type: 'string', enum: ['large'], default: 'large' },
             amount: { type: 'integer', minimum: 1, default: 4 },
             colour: { type: 'string', enum: ['red', '3', 'null'] },
           },
-          required: ['size', 'amount'],
+          required: ['amount'],
         },
       },
     ])
@@ -487,6 +486,82 @@ describe('a question', () => {
     const { client } = await connectHost(node, withForms)
     person(client, { action: 'accept', content })
     expect((await client.callTool({ name: 'ask' })).structuredContent).toEqual({ answer })
+  })
+
+  test('that may be left out stays a choice, and one with a condition that a person must meet stays JSON', async () => {
+    const choice = { type: 'object', properties: { news: { const: 'weekly' }, name: { type: 'string' } } }
+    const node = await startNode({ tools: [asking(choice)] })
+    const { client } = await connectHost(node, withForms)
+    const asked = person(client, { action: 'accept', content: { name: 'Ann' } })
+    expect((await client.callTool({ name: 'ask' })).structuredContent).toEqual({ answer: { name: 'Ann' } })
+    expect(asked).toMatchObject([{ requestedSchema: { properties: { news: { enum: ['weekly'] } }, required: [] } }])
+    const otherwise = { if: { not: { required: ['news'] } }, else: { required: ['name'] } }
+    const conditional = await startNode({ tools: [asking({ ...choice, ...otherwise })] })
+    const { client: other } = await connectHost(conditional, withForms)
+    const told = person(other, { action: 'accept', content: { answer: '{}' } })
+    expect((await other.callTool({ name: 'ask' })).structuredContent).toEqual({ answer: {} })
+    expect(told).toMatchObject([{ requestedSchema: { properties: { answer: { type: 'string' } } } }])
+  })
+
+  const gone: string[] = []
+  const remove = defineTool({
+    name: 'remove',
+    description: 'Removes.',
+    input: { type: 'object', properties: { path: { type: 'string' } }, required: ['path'] } as const,
+    run: ({ path }) => void gone.push(path),
+  })
+  const toolPolicy = [{ tools: 'remove', decision: 'ask', reason: 'It is gone for good.' }] as const
+
+  test('for an approval is one box to tick, bound to the arguments', async () => {
+    gone.length = 0
+    const node = await startNode({ tools: [remove], toolPolicy })
+    const { client } = await connectHost(node, withForms)
+    const call = (path: string) => client.callTool({ name: 'remove', arguments: { path } })
+    const asked = person(client, { action: 'accept', content: { approve: true } })
+    expect((await call('/a')).isError).not.toBe(true)
+    expect(asked).toEqual([
+      {
+        mode: 'form',
+        message: expect.stringContaining('{"path":"/a"}. Reason: It is gone for good.') as string,
+        requestedSchema: { type: 'object', properties: { approve: { type: 'boolean' } }, required: ['approve'] },
+      },
+    ])
+    for (const answer of [{ action: 'accept', content: { approve: false } }, { action: 'decline' }]) {
+      person(client, answer)
+      expect(await call('/b')).toMatchObject({ isError: true })
+    }
+    expect(gone).toEqual(['/a'])
+  })
+
+  test('for an approval is given by task_answer in words, where a host has no forms', async () => {
+    gone.length = 0
+    const node = await startNode({ tools: [remove], toolPolicy })
+    const { client } = await connectHost(node)
+    const handle = handleOf(await client.callTool({ name: 'remove', arguments: { path: '/a' } }))
+    const { task_id } = handle
+    const answering = (answer: Json) => client.callTool({ name: 'task_answer', arguments: { task_id, answer } })
+    expect(handleOf(await answering('yes'))).toMatchObject({ state: 'input_required' })
+    const words = /"(approve [0-9a-f]{8})"/.exec(String(handle['question']))?.[1] ?? ''
+    expect((await answering(words)).isError).not.toBe(true)
+    expect(gone).toEqual(['/a'])
+  })
+
+  test('for an approval counts in 2026-07-28 for the question that was shown, and no other of the same caller', async () => {
+    gone.length = 0
+    const node = await startNode({ tools: [remove], toolPolicy })
+    const begin = async (path: string) => {
+      const { result } = await request(node, 'tools/call', { name: 'remove', arguments: { path } }, withForms)
+      return (result['requestState'] as string).split('.')
+    }
+    const [a, b] = [await begin('/a'), await begin('/b')]
+    const inputResponses = { answer: { action: 'accept', content: { approve: true } } }
+    const retry = (requestState: string) =>
+      request(node, 'tools/call', { name: 'remove', inputResponses, requestState }, withForms)
+    expect((await retry(`${a[0]}.${b[1]}`)).result).toMatchObject({ resultType: 'input_required' })
+    expect((await retry(`${a[0]}`)).result).toMatchObject({ resultType: 'input_required' })
+    expect(gone).toEqual([])
+    await retry(`${a[0]}.${a[1]}`)
+    expect(gone).toEqual(['/a'])
   })
 
   test('is asked again where the answer does not fit', async () => {

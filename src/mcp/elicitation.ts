@@ -24,7 +24,7 @@ const maxDescription = 2000
 const same = (value: Json): Json => value
 
 /**
- * An object of simple properties becomes a form of them, and a simple value a form of one field, `answer`. What no form
+ * An object of simple properties becomes a form of them, without those that can have one value only, and a simple value a form of one field, `answer`. What no form
  * can hold is asked for as JSON in a text `answer`, with the schema in its description. The tool's own check of the
  * answer has the last word, and it asks again.
  */
@@ -32,19 +32,19 @@ export function toForm({ message, schema, sampling }: WireQuestion): Form {
   // A person writes what a model would have said.
   if (schema === undefined || sampling !== undefined)
     return formOf(message, { schema: { type: 'string' }, toValue: same })
-  const fields = objectFields(schema)
+  const given = givenMembers(schema)
+  const fields = objectFields(schema, given)
   if (fields !== undefined) {
     const properties = Object.fromEntries([...fields].map(([name, field]) => [name, field.schema]))
-    const required = Array.isArray(schema['required'])
-      ? schema['required'].filter((name) => typeof name === 'string')
-      : []
     return {
       message,
-      requestedSchema: { type: 'object', properties, required },
-      toAnswer: (content) =>
-        Object.fromEntries(
+      requestedSchema: { type: 'object', properties, required: requiredIn(schema).filter((name) => fields.has(name)) },
+      toAnswer: (content) => ({
+        ...Object.fromEntries(
           Object.entries(content).map(([name, filled]) => [name, fields.get(name)?.toValue(filled) ?? filled]),
         ),
+        ...given,
+      }),
     }
   }
   return formOf(message, toField(schema) ?? jsonField(schema))
@@ -58,14 +58,48 @@ function formOf(message: string, field: Field): Form {
   }
 }
 
-/** The fields of an object schema; undefined where it is none, or says more than a form can. */
-function objectFields(schema: JsonObject): Map<string, Field> | undefined {
+/**
+ * The members that an answer must have, perhaps under a condition, and that can have one value only: there is nothing to
+ * ask a person. One that may be left out is a choice.
+ */
+function givenMembers(schema: JsonObject): JsonObject {
+  const { properties } = schema
+  if (!isObject(properties)) return {}
+  const wanted = new Set([schema, ...branchesOf(schema)].flatMap(requiredIn))
+  return Object.fromEntries(
+    Object.entries(properties).flatMap(([name, property]): [string, Json][] =>
+      wanted.has(name) && isObject(property) && property['const'] !== undefined ? [[name, property['const']]] : [],
+    ),
+  )
+}
+
+function branchesOf({ if: condition, then, else: otherwise }: JsonObject): JsonObject[] {
+  return condition === undefined ? [] : [then, otherwise].filter((branch) => isObject(branch))
+}
+
+function requiredIn({ required }: JsonObject): string[] {
+  return Array.isArray(required) ? required.filter((name) => typeof name === 'string') : []
+}
+
+/** Whether a condition asks for nothing but members that are given anyway. */
+function isSettled(schema: JsonObject, given: JsonObject): boolean {
+  return branchesOf(schema).every(
+    (branch) =>
+      Object.keys(branch).every((key) => key === 'required') &&
+      requiredIn(branch).every((name) => Object.hasOwn(given, name)),
+  )
+}
+
+/** The fields of an object schema but for what is given; undefined where it is none, or says more than a form can. */
+function objectFields(schema: JsonObject, given: JsonObject): Map<string, Field> | undefined {
   const { type, properties } = schema
   if (type !== 'object' || !isObject(properties) || Object.keys(properties).length === 0) return undefined
-  if (['allOf', 'anyOf', 'oneOf', '$ref', 'if', 'patternProperties'].some((key) => schema[key] !== undefined))
+  if (['allOf', 'anyOf', 'oneOf', '$ref', 'patternProperties'].some((key) => schema[key] !== undefined))
     return undefined
+  if (!isSettled(schema, given)) return undefined
   const fields = new Map<string, Field>()
   for (const [name, property] of Object.entries(properties)) {
+    if (Object.hasOwn(given, name)) continue
     const field = isObject(property) ? toField(property) : undefined
     if (field === undefined) return undefined
     fields.set(name, field)

@@ -2,6 +2,7 @@
  * One call of an MCP host, as a task of this node: what the task says becomes progress, its questions become forms, and
  * its end the result. A task that outlives the host's patience goes on, and the host gets a handle to follow it.
  */
+import { createHash } from 'node:crypto'
 import {
   inputRequired,
   ProtocolError,
@@ -15,7 +16,7 @@ import {
 } from '@modelcontextprotocol/server'
 import { onAbort } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
-import type { Json, JsonObject } from '../base/json.ts'
+import { canonicalJson, type Json, type JsonObject } from '../base/json.ts'
 import { logFailureOnce, type Logger } from '../base/logger.ts'
 import { isInterrupted, isTerminal, type Message, type StreamResponse, type Task } from '../protocol/a2a.ts'
 import { keys } from '../protocol/extension.ts'
@@ -131,12 +132,13 @@ export class HostCall {
   }
 
   /**
-   * Goes on with the task of an earlier round of the same call: of a tool, or of one that follows a task. `taskId` came
+   * Goes on with the task of an earlier round of the same call: of a tool, or of one that follows a task. `requestState` came
    * back from the host, which may have put anything there: a task that is not its caller's is refused with -32602, and
-   * with its own it could go on anyway.
+   * with its own it could go on anyway. An answer to another question than the one that stands by now does not count.
    */
-  retry(tool: CalledTool | undefined, taskId: string, response: InputResponseView): Promise<HostResult> {
+  retry(tool: CalledTool | undefined, requestState: string, response: InputResponseView): Promise<HostResult> {
     this.#tool = tool
+    const [taskId = '', digest] = requestState.split('.')
     return this.#guard(async () => {
       try {
         await this.#load(taskId)
@@ -150,6 +152,7 @@ export class HostCall {
       if (response.kind !== 'elicit') return this.#run(undefined)
       if (response.action === 'decline') return this.#run(this.#answering(decline))
       if (response.action !== 'accept') return this.#dismissed()
+      if (digest !== digestOf(question)) return this.#run(undefined)
       const content = (response.content ?? {}) as JsonObject
       return this.#run(this.#answering(toForm(question).toAnswer(content)))
     })
@@ -332,8 +335,9 @@ export class HostCall {
   }
 
   #askByResult(request: InputRequest): Answered {
-    const { id = '' } = this.#view
-    return { result: inputRequired({ inputRequests: { [answerKey]: request }, requestState: id }) }
+    const { id = '', question } = this.#view
+    const requestState = `${id}.${digestOf(question)}`
+    return { result: inputRequired({ inputRequests: { [answerKey]: request }, requestState }) }
   }
 
   /** Nobody answers: a tool that asks cannot go on without. */
@@ -401,6 +405,12 @@ export class HostCall {
 /** The JSON-RPC error for a tool that is not there for this caller. */
 export function unknownTool(name: string): ProtocolError {
   return new ProtocolError(ProtocolErrorCode.InvalidParams, `Unknown tool: ${clip(name, 100)}`)
+}
+
+/** Tells questions apart by what they let through: a form adds to an answer what its own question leaves no choice about. */
+function digestOf(question: WireQuestion | undefined): string {
+  const schema = canonicalJson(question?.schema ?? null)
+  return createHash('sha256').update(schema).digest('hex').slice(0, 32)
 }
 
 function toQuestionMembers({ message, schema, sampling }: WireQuestion): JsonObject {
