@@ -130,11 +130,11 @@ export class Questions {
       answer = await unlessTakenBack(call.ask({ message, schema: sampledSchema, sampling }), signal)
     } catch (error) {
       const { code } = ConvokeError.from(error)
+      if (code === 'invalid_params') throw noMessage()
       const why = code === 'rejected' ? 'The user rejected the request.' : 'No model could be asked.'
       throw new McpError(refusedCode, why)
     }
-    if (!isObject(answer) || answer['content'] === undefined)
-      throw new McpError(refusedCode, 'The answer is no message of a model.')
+    if (!isObject(answer) || answer['content'] === undefined) throw noMessage()
     // The SDK holds it against its own schema before it leaves.
     return answer as CreateMessageResult
   }
@@ -177,6 +177,10 @@ export class Questions {
       if (this.#waiting.size >= this.#calls.size) done()
     })
   }
+}
+
+function noMessage(): McpError {
+  return new McpError(refusedCode, 'The answer is no message of a model.')
 }
 
 function unlessTakenBack(answer: Promise<Json>, signal: AbortSignal): Promise<Json> {
