@@ -369,6 +369,34 @@ describe('what is known', () => {
     expect(await node.tools.call('double', { n: 1 })).toEqual({ twice: 2 })
   })
 
+  test('a node that stops lets the calls of its program end, and then stops them', async () => {
+    const [began, release, stopped] = [deferred(), deferred(), deferred()]
+    const hold = tool('hold', async (_params, { signal }) => {
+      began.resolve()
+      signal.addEventListener('abort', () => stopped.resolve())
+      await release.promise
+      return 'done'
+    })
+    const patient = await startNode({ tools: [hold], server: { drainMs: 20_000 } })
+    const ending = patient.tools.call('hold')
+    await began.promise
+    const stopping = patient.stop()
+    release.resolve()
+    expect(await ending).toBe('done')
+    await stopping
+
+    const never = tool('never', async (_params, { signal }) => {
+      began.resolve()
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+      stopped.resolve()
+    })
+    const node = await startNode({ tools: [never], server: { drainMs: 0 } })
+    const call = node.tools.call('never').catch((error: unknown) => error)
+    await node.stop()
+    expect(await call).toMatchObject({ code: 'canceled' })
+    await stopped.promise
+  })
+
   test('a closed tool space calls nothing any more, and closes no other', async () => {
     const [alice, bob] = [await startNode({ tools: [double] }), await startNode({ tools: [double] })]
     await alice.tools.close()
