@@ -71,7 +71,7 @@ describe('processes', () => {
     cleanup(() => isRunning(grandchild) && process.kill(grandchild, 'SIGKILL'))
     process.kill(servers.health()[0]?.pid ?? 0, 'SIGKILL')
     await until(() => !isRunning(grandchild), 'the grandchild to be gone')
-    expect(servers.health()[0]?.state).toBe('down')
+    await until(() => servers.health()[0]?.state === 'down', 'the server to be known as down')
   })
 
   test('a server that does not end by itself is killed', async () => {

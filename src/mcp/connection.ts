@@ -60,6 +60,9 @@ interface Carrier {
   release(): Promise<void>
 }
 
+/** What a program writes last is often a stack, or its version; why it ended stands above. */
+const telling = /^(?!\s+at ).*(?:error|cannot|could not|not found|denied|refused|failed|missing)/i
+
 export class Connection {
   readonly #options: ConnectionOptions
   readonly #carrier: Carrier
@@ -366,7 +369,7 @@ export class Connection {
   #place(tool: McpCall['tool'] | undefined): ErrorPlace {
     const { settings, redact } = this.#options
     const { stdio } = this.#carrier
-    const last = this.#said.at(-1)
+    const last = this.#said.findLast((line) => telling.test(line)) ?? this.#said.at(-1)
     const ending = stdio?.ending
     return {
       server: settings.id,
