@@ -166,6 +166,37 @@ describe('limits', () => {
     expect(await Promise.all([1, 2, 3].map(() => node.tools.call('outer')))).toEqual(['in', 'in', 'in'])
   })
 
+  test('at a source hold for calls that had to wait for their tool first', async () => {
+    let running = 0
+    let most = 0
+    const gates = [deferred(), deferred(), deferred()]
+    const started = gates.map(() => deferred())
+    let calls = 0
+    const work = async (): Promise<number> => {
+      const turn = calls++
+      most = Math.max(most, ++running)
+      started[turn]?.resolve()
+      await gates[turn]?.promise
+      running--
+      return turn
+    }
+    const node = await startNode({
+      tools: [tool('one', work, { traits: { concurrency: 1 } }), tool('other', work)],
+      toolCalls: { limits: { perSource: 1 } },
+    })
+    const first = node.tools.call('one')
+    const second = node.tools.call('one')
+    await started[0]?.promise
+    gates[0]?.resolve()
+    await first
+    await started[1]?.promise
+    const third = node.tools.call('other')
+    await new Promise((resolve) => setImmediate(resolve))
+    for (const gate of gates) gate.resolve()
+    await Promise.all([second, third])
+    expect(most).toBe(1)
+  })
+
   test('of all tools hold for those that set none themselves, and one that leaves the line makes room', async () => {
     let running = 0
     let most = 0
