@@ -23,6 +23,7 @@ const patienceMs = 10_000
 /** How long after a call was stopped a question may still be its. */
 const echoMs = 10_000
 const maxMessageLength = 4_000
+const maxUrlLength = 4_000
 
 export class Questions {
   readonly #log: Logger
@@ -79,7 +80,7 @@ export class Questions {
     const message = clip(cleanText(params.message), maxMessageLength)
     const isVisit = params.mode === 'url'
     const question = isVisit
-      ? { message: `${message}\nOpen ${params.url} and say when you are done.` }
+      ? { message: `${message}\nOpen ${clip(cleanText(params.url), maxUrlLength)} and say when you are done.` }
       : { message, schema: cleanSchema(params.requestedSchema as JsonSchema) }
     try {
       return toElicitResult(await unlessTakenBack(call.ask(question), signal), isVisit)
