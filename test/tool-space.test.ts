@@ -402,8 +402,10 @@ describe('what is known', () => {
 
   test('a closed tool space calls nothing any more, and closes no other', async () => {
     const [alice, bob] = [await startNode({ tools: [double] }), await startNode({ tools: [double] })]
+    const before = alice.tools.snapshot()
     await alice.tools.close()
     await expect(alice.tools.call('double', { n: 1 })).rejects.toMatchObject({ code: 'unavailable' })
+    expect(await before.tryCall('double', { n: 1 })).toMatchObject({ success: false, errorType: 'unavailable' })
     expect(await bob.tools.call('double', { n: 1 })).toEqual({ twice: 2 })
   })
 })
