@@ -5,7 +5,9 @@ import {
   ConvokeError,
   defineTool,
   executeBatch,
+  type Json,
   type JsonObject,
+  type Question,
   type Task,
   type Tool,
   type ToolCallRecord,
@@ -448,6 +450,34 @@ describe('a policy', () => {
     await expect(node.tools.call('hidden', {}, as('ann'))).rejects.toMatchObject({ code: 'forbidden' })
     expect(await node.tools.call('hidden', {}, as('root'))).toBe('seen')
     expect(deleted).toEqual(['/tmp/a'])
+  })
+
+  test('that wants an approval has it for the arguments that the tool is called with', async () => {
+    deleted = []
+    const gate = deferred()
+    const node = await startNode({
+      tools: [...tools, tool('busy', () => gate.promise)],
+      toolPolicy: [{ tools: 'delete', decision: 'ask' }, { decision: 'allow' }],
+      toolCalls: { limits: { perSource: 1 } },
+    })
+    const busy = node.tools.call('busy')
+    const params = { path: '/a' }
+    const answered = deferred()
+    const ask = async (question: Question): Promise<Json> => {
+      const { arguments_hash: hash } = ((question.schema as JsonObject | undefined)?.['properties'] ?? {}) as {
+        arguments_hash: { const: string }
+      }
+      answered.resolve()
+      return { approve: true, arguments_hash: hash.const }
+    }
+    const call = node.tools.call('delete', params, { ask })
+    await answered.promise
+    await new Promise((resolve) => setImmediate(resolve))
+    params.path = '/b'
+    gate.resolve()
+    await busy
+    await expect(call).rejects.toMatchObject({ code: 'forbidden' })
+    expect(deleted).toEqual([])
   })
 
   test('that wants an approval asks the caller, and an approval counts for exactly these arguments', async () => {

@@ -4,7 +4,7 @@
  */
 import { abortReason, pause } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
-import type { JsonObject } from '../base/json.ts'
+import type { Json, JsonObject } from '../base/json.ts'
 import { toolCalls, type ToolCallRecord } from '../base/trace.ts'
 import { toFailure } from './failure.ts'
 import { Hooked, runAfter, runBefore } from './hooks.ts'
@@ -63,9 +63,11 @@ async function* drive(
       const changed = runBefore(hooks, tool, params, context)
       if (changed !== params) params = await changedParams(tool, params, changed, context)
     }
-    if (policy !== undefined) await permit(tool, params, context, policy)
+    const approved = policy === undefined ? undefined : await permit(tool, params, context, policy)
     const turn = pipeline.limits.enter(tool, context)
     leave = turn instanceof Promise ? await turn : turn
+    // The params are an object that its caller may hold, and may have changed while the call stood in line.
+    if (approved !== undefined) checkApproval(approved, tool, params)
     onBegin?.()
     for (;;) {
       attempt++
@@ -129,20 +131,20 @@ async function changedParams(
   return params === before ? params : await checkParams(tool, params)
 }
 
-/** What policy says of the call as it is going to be; an approval counts for exactly these params. */
+/** What policy says of the call as it is going to be. Gives the approval, where it wants one: it counts for exactly these params. */
 async function permit(
   tool: Tool,
   params: JsonObject,
   context: ToolContext,
   policy: NonNullable<Pipeline['policy']>,
-): Promise<void> {
+): Promise<Json | undefined> {
   const path = context.hop?.path
   const { decision, reason } = policy.decide({ caller: context.caller, tool, params, agent: path?.[path.length - 1] })
-  if (decision === 'allow') return
+  if (decision === 'allow') return undefined
   if (decision === 'deny') {
     throw new ConvokeError('forbidden', `The tool "${tool.name}" may not be called so: ${reason}`)
   }
-  let answer
+  let answer: Json
   try {
     answer = await context.ask(approvalQuestion(tool, params))
   } catch (error) {
@@ -151,6 +153,7 @@ async function permit(
     throw new ConvokeError('forbidden', text, { cause: error })
   }
   checkApproval(answer, tool, params)
+  return answer
 }
 
 /** Waits for the next attempt; undefined where there is none. */
