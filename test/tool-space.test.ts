@@ -130,6 +130,22 @@ describe('a hook', () => {
     expect(seen).toEqual([])
   })
 
+  test('after a call gives a result that is held against the schema, as one of the tool is', async () => {
+    const output = { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] }
+    const given: unknown[] = [{ n: 'many' }, { n: () => 1 }]
+    const ends: unknown[] = []
+    const hook: ToolHooks = {
+      after: (_call, outcome) => {
+        ends.push(outcome.result ?? outcome.error?.code)
+        return { result: given.shift() as JsonObject }
+      },
+    }
+    const node = await startNode({ tools: [tool('count', () => ({ n: 1 }), { output })], toolCalls: { hooks: [hook] } })
+    await expect(node.tools.call('count')).rejects.toMatchObject({ code: 'invalid_result' })
+    await expect(node.tools.call('count')).rejects.toMatchObject({ code: 'invalid_result' })
+    expect(ends).toEqual([{ n: 1 }, { n: 1 }])
+  })
+
   test('after a call may give another result, and sees failures; its own are not those of the call', async () => {
     const outcomes: (string | undefined)[] = []
     expect(await callWith([{ after: () => ({ result: 'redacted' }) }])).toBe('redacted')

@@ -13,7 +13,7 @@ import { bare, type Pipeline } from './pipeline.ts'
 import { approvalQuestion, checkApproval } from './approval.ts'
 import { retryDelay, retryRuleFor } from './retry.ts'
 import type { Chunk, Tool, ToolContext, ToolValue } from './tool.ts'
-import { checkChunk, checkParams, checkResult } from './validation.ts'
+import { checkChunk, checkParams, checkPlainResult, checkResult } from './validation.ts'
 
 /**
  * Calls a tool: yields its chunks and returns its result, all of them checked. Whatever goes wrong is thrown as a
@@ -55,6 +55,7 @@ async function* drive(
   let attempt = 0
   let chunks = 0
   let outcome: ToolCallRecord['outcome'] = 'canceled'
+  let isSettled = false
   try {
     let given = checked ?? checkParams(tool, unchecked)
     if (given instanceof Promise) given = await given
@@ -94,11 +95,17 @@ async function* drive(
         }
         let result = checkResult(tool, value, pipeline.resultMode(tool), (error) => warnOf(tool, error, pipeline))
         if (result instanceof Promise) result = await result
-        if (hooks.length > 0) result = await settle(tool, params, context, pipeline, startedAt, attempt, result)
+        if (hooks.length > 0) {
+          isSettled = true
+          const given = await settle(tool, params, context, pipeline, startedAt, attempt, result)
+          if (given !== result) result = checkGivenResult(tool, given, pipeline)
+        }
         outcome = 'ok'
         return result
       } catch (error) {
         const failure = toFailure(tool, error, context)
+        // What is wrong now is what a hook made of the result.
+        if (isSettled) throw failure
         const delayMs = await again(tool, failure, attempt, context, pipeline)
         if (delayMs === undefined) throw failure
         // The tool runs anew: what it has said does not count.
@@ -109,7 +116,7 @@ async function* drive(
   } catch (error) {
     const failure = toFailure(tool, error, context)
     outcome = failure.code
-    if (hooks.length > 0 && attempt > 0 && params !== undefined) {
+    if (hooks.length > 0 && !isSettled && attempt > 0 && params !== undefined) {
       await settle(tool, params, context, pipeline, startedAt, attempt, undefined, failure)
     }
     throw failure
@@ -154,6 +161,11 @@ async function permit(
   }
   checkApproval(answer, tool, params)
   return answer
+}
+
+/** A result that a hook gave in place of the tool's own, held against the tool's schema like that. */
+function checkGivenResult(tool: Tool, result: ToolValue, pipeline: Pipeline): ToolValue {
+  return checkPlainResult(tool, result, pipeline.resultMode(tool), (error) => warnOf(tool, error, pipeline))
 }
 
 /** Waits for the next attempt; undefined where there is none. */
