@@ -238,7 +238,7 @@ describe('limits', () => {
 describe('a call is tried again', () => {
   const failing = (
     times: number,
-    code: 'unavailable' | 'tool_failed',
+    code: 'unavailable' | 'tool_failed' | 'rate_limited',
     traits: object,
   ): { tool: Tool; runs: () => number } => {
     let runs = 0
@@ -276,6 +276,10 @@ describe('a call is tried again', () => {
     const node = await startNode({ tools: [once], toolCalls: { retry } })
     await expect(node.tools.call('shaky')).rejects.toMatchObject({ code: 'unavailable' })
     expect(runs()).toBe(1)
+    const { tool: busy, runs: starts } = failing(1, 'rate_limited', {})
+    const first = await startNode({ agent: { id: 'first' }, tools: [busy], toolCalls: { retry } })
+    await expect(first.tools.call('shaky')).rejects.toMatchObject({ code: 'rate_limited' })
+    expect(starts()).toBe(1)
     const { tool: broken, runs: others } = failing(1, 'tool_failed', { idempotent: true })
     const second = await startNode({ tools: [broken], toolCalls: { retry } })
     await expect(second.tools.call('shaky')).rejects.toMatchObject({ code: 'tool_failed' })

@@ -11,7 +11,7 @@ import { Hooked, runAfter, runBefore } from './hooks.ts'
 import type { Leave } from './limits.ts'
 import { bare, type Pipeline } from './pipeline.ts'
 import { approvalQuestion, checkApproval } from './approval.ts'
-import { retryDelay, retryRuleFor } from './retry.ts'
+import { retryDelay, retryRuleFor, type Tried } from './retry.ts'
 import type { Chunk, Tool, ToolContext, ToolValue } from './tool.ts'
 import { checkChunk, checkParams, checkPlainResult, checkResult } from './validation.ts'
 
@@ -106,7 +106,7 @@ async function* drive(
         const failure = toFailure(tool, error, context)
         // What is wrong now is what a hook made of the result.
         if (isSettled) throw failure
-        const delayMs = await again(tool, failure, attempt, context, pipeline)
+        const delayMs = await again(tool, failure, { attempt, hasSpoken: chunks > 0 }, context, pipeline)
         if (delayMs === undefined) throw failure
         // The tool runs anew: what it has said does not count.
         if (chunks > 0) context.hop?.restart()
@@ -172,12 +172,12 @@ function checkGivenResult(tool: Tool, result: ToolValue, pipeline: Pipeline): To
 async function again(
   tool: Tool,
   failure: ConvokeError,
-  attempt: number,
+  tried: Omit<Tried, 'deadline'>,
   context: ToolContext,
   { retry }: Pipeline,
 ): Promise<number | undefined> {
   if (retry.length === 0) return undefined
-  const delayMs = retryDelay(retryRuleFor(retry, tool), tool, failure, attempt, context.deadline)
+  const delayMs = retryDelay(retryRuleFor(retry, tool), tool, failure, { ...tried, deadline: context.deadline })
   if (delayMs === undefined || context.signal.aborted) return undefined
   await pause(delayMs, context.signal, { keepAlive: true })
   return context.signal.aborted ? undefined : delayMs
