@@ -16,6 +16,7 @@ import {
 } from 'convoke'
 import { describe, expect, test } from 'vitest'
 import { cleanup, deferred, startNode, until } from './support/lifetime.ts'
+import { stdioServer } from './support/mcp-servers.ts'
 import { resultOf, say, send, toolCall, toolErrorOf } from './support/wire.ts'
 
 const anything = { type: 'object' } as const
@@ -74,6 +75,15 @@ describe('tools of others', () => {
       expect(refused.status.state).toBe('TASK_STATE_REJECTED')
       expect(toolErrorOf(refused)).toMatchObject({ code: 'not_found', tool_name: name })
     }
+  })
+
+  test('have their own time also where they are looked for first', async () => {
+    const server = await stdioServer()
+    const alice = await startNode({ publish: ['slow.*'] })
+    alice.mcpServers.register('slow', { ...server.options, timeoutMs: 300 })
+    const late = await send(alice.url, toolCall('slow.hold'))
+    expect(toolErrorOf(late)).toMatchObject({ code: 'timeout', tool_name: 'slow.hold' })
+    await server.heard('cancelled hold')
   })
 
   test('stop where they run when the caller of the one that publishes them cancels', async () => {

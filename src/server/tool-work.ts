@@ -93,6 +93,7 @@ export function toLateWork(finding: Promise<Work>, call: ToolCall, chain: Delega
     async *run(context) {
       const work = await unlessStopped(finding, context.signal)
       if (work.refusal !== undefined) return work.refusal
+      if (work.timeoutMs !== undefined) context.limit(work.timeoutMs)
       try {
         return yield* work.run(context)
       } catch (error) {
