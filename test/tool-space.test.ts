@@ -245,6 +245,26 @@ describe('limits', () => {
   })
 })
 
+test('a tool that sets no time itself has that of all tools, by each door', async () => {
+  const stopped: unknown[] = []
+  const wait = (_params: unknown, { signal }: ToolContext): Promise<never> =>
+    new Promise((_resolve, reject) => {
+      signal.addEventListener('abort', () => {
+        stopped.push((signal.reason as ConvokeError).code)
+        reject(signal.reason as ConvokeError)
+      })
+    })
+  const done = deferred()
+  const patient = tool('patient', () => done.promise.then(() => 'done'), { traits: { timeoutMs: 60_000 } })
+  const node = await startNode({ tools: [tool('wait', wait), patient], toolCalls: { timeoutMs: 100 } })
+  const patiently = node.tools.call('patient')
+  await expect(node.tools.call('wait')).rejects.toMatchObject({ code: 'timeout' })
+  expect(toolErrorOf(await send(node.url, toolCall('wait')))).toMatchObject({ code: 'timeout' })
+  expect(stopped).toEqual(['timeout', 'timeout'])
+  done.resolve()
+  expect(await patiently).toBe('done')
+})
+
 describe('a call is tried again', () => {
   const failing = (
     times: number,

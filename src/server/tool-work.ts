@@ -67,7 +67,7 @@ export function toToolWork(
   if (params instanceof Promise) params.catch(() => {})
   return {
     repeatable: tool.traits.readOnly === true || tool.traits.idempotent === true,
-    timeoutMs: toTimeout(tool.traits.timeoutMs, call, chain),
+    timeoutMs: toTimeout(services.pipeline.timeoutOf(tool), call, chain),
     fail: (error) => failed(tool.elsewhere?.failure(error, undefined) ?? error, name),
     run: (work) => {
       const way = new TaskChain(services.guard, chain)
