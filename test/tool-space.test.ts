@@ -5,7 +5,9 @@ import {
   ConvokeError,
   defineTool,
   executeBatch,
+  type Json,
   type JsonObject,
+  type Question,
   type Task,
   type Tool,
   type ToolCallRecord,
@@ -14,6 +16,7 @@ import {
 } from 'convoke'
 import { describe, expect, test } from 'vitest'
 import { cleanup, deferred, startNode, until } from './support/lifetime.ts'
+import { stdioServer } from './support/mcp-servers.ts'
 import { resultOf, say, send, toolCall, toolErrorOf } from './support/wire.ts'
 
 const anything = { type: 'object' } as const
@@ -74,6 +77,15 @@ describe('tools of others', () => {
     }
   })
 
+  test('have their own time also where they are looked for first', async () => {
+    const server = await stdioServer()
+    const alice = await startNode({ publish: ['slow.*'] })
+    alice.mcpServers.register('slow', { ...server.options, timeoutMs: 300 })
+    const late = await send(alice.url, toolCall('slow.hold'))
+    expect(toolErrorOf(late)).toMatchObject({ code: 'timeout', tool_name: 'slow.hold' })
+    await server.heard('cancelled hold')
+  })
+
   test('stop where they run when the caller of the one that publishes them cancels', async () => {
     const began = deferred()
     const stopped = deferred()
@@ -128,6 +140,22 @@ describe('a hook', () => {
     expect(seen).toEqual([])
   })
 
+  test('after a call gives a result that is held against the schema, as one of the tool is', async () => {
+    const output = { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] }
+    const given: unknown[] = [{ n: 'many' }, { n: () => 1 }]
+    const ends: unknown[] = []
+    const hook: ToolHooks = {
+      after: (_call, outcome) => {
+        ends.push(outcome.result ?? outcome.error?.code)
+        return { result: given.shift() as JsonObject }
+      },
+    }
+    const node = await startNode({ tools: [tool('count', () => ({ n: 1 }), { output })], toolCalls: { hooks: [hook] } })
+    await expect(node.tools.call('count')).rejects.toMatchObject({ code: 'invalid_result' })
+    await expect(node.tools.call('count')).rejects.toMatchObject({ code: 'invalid_result' })
+    expect(ends).toEqual([{ n: 1 }, { n: 1 }])
+  })
+
   test('after a call may give another result, and sees failures; its own are not those of the call', async () => {
     const outcomes: (string | undefined)[] = []
     expect(await callWith([{ after: () => ({ result: 'redacted' }) }])).toBe('redacted')
@@ -166,6 +194,37 @@ describe('limits', () => {
     expect(await Promise.all([1, 2, 3].map(() => node.tools.call('outer')))).toEqual(['in', 'in', 'in'])
   })
 
+  test('at a source hold for calls that had to wait for their tool first', async () => {
+    let running = 0
+    let most = 0
+    const gates = [deferred(), deferred(), deferred()]
+    const started = gates.map(() => deferred())
+    let calls = 0
+    const work = async (): Promise<number> => {
+      const turn = calls++
+      most = Math.max(most, ++running)
+      started[turn]?.resolve()
+      await gates[turn]?.promise
+      running--
+      return turn
+    }
+    const node = await startNode({
+      tools: [tool('one', work, { traits: { concurrency: 1 } }), tool('other', work)],
+      toolCalls: { limits: { perSource: 1 } },
+    })
+    const first = node.tools.call('one')
+    const second = node.tools.call('one')
+    await started[0]?.promise
+    gates[0]?.resolve()
+    await first
+    await started[1]?.promise
+    const third = node.tools.call('other')
+    await new Promise((resolve) => setImmediate(resolve))
+    for (const gate of gates) gate.resolve()
+    await Promise.all([second, third])
+    expect(most).toBe(1)
+  })
+
   test('of all tools hold for those that set none themselves, and one that leaves the line makes room', async () => {
     let running = 0
     let most = 0
@@ -186,10 +245,30 @@ describe('limits', () => {
   })
 })
 
+test('a tool that sets no time itself has that of all tools, by each door', async () => {
+  const stopped: unknown[] = []
+  const wait = (_params: unknown, { signal }: ToolContext): Promise<never> =>
+    new Promise((_resolve, reject) => {
+      signal.addEventListener('abort', () => {
+        stopped.push((signal.reason as ConvokeError).code)
+        reject(signal.reason as ConvokeError)
+      })
+    })
+  const done = deferred()
+  const patient = tool('patient', () => done.promise.then(() => 'done'), { traits: { timeoutMs: 60_000 } })
+  const node = await startNode({ tools: [tool('wait', wait), patient], toolCalls: { timeoutMs: 100 } })
+  const patiently = node.tools.call('patient')
+  await expect(node.tools.call('wait')).rejects.toMatchObject({ code: 'timeout' })
+  expect(toolErrorOf(await send(node.url, toolCall('wait')))).toMatchObject({ code: 'timeout' })
+  expect(stopped).toEqual(['timeout', 'timeout'])
+  done.resolve()
+  expect(await patiently).toBe('done')
+})
+
 describe('a call is tried again', () => {
   const failing = (
     times: number,
-    code: 'unavailable' | 'tool_failed',
+    code: 'unavailable' | 'tool_failed' | 'rate_limited',
     traits: object,
   ): { tool: Tool; runs: () => number } => {
     let runs = 0
@@ -227,6 +306,10 @@ describe('a call is tried again', () => {
     const node = await startNode({ tools: [once], toolCalls: { retry } })
     await expect(node.tools.call('shaky')).rejects.toMatchObject({ code: 'unavailable' })
     expect(runs()).toBe(1)
+    const { tool: busy, runs: starts } = failing(1, 'rate_limited', {})
+    const first = await startNode({ agent: { id: 'first' }, tools: [busy], toolCalls: { retry } })
+    await expect(first.tools.call('shaky')).rejects.toMatchObject({ code: 'rate_limited' })
+    expect(starts()).toBe(1)
     const { tool: broken, runs: others } = failing(1, 'tool_failed', { idempotent: true })
     const second = await startNode({ tools: [broken], toolCalls: { retry } })
     await expect(second.tools.call('shaky')).rejects.toMatchObject({ code: 'tool_failed' })
@@ -399,8 +482,10 @@ describe('what is known', () => {
 
   test('a closed tool space calls nothing any more, and closes no other', async () => {
     const [alice, bob] = [await startNode({ tools: [double] }), await startNode({ tools: [double] })]
+    const before = alice.tools.snapshot()
     await alice.tools.close()
     await expect(alice.tools.call('double', { n: 1 })).rejects.toMatchObject({ code: 'unavailable' })
+    expect(await before.tryCall('double', { n: 1 })).toMatchObject({ success: false, errorType: 'unavailable' })
     expect(await bob.tools.call('double', { n: 1 })).toEqual({ twice: 2 })
   })
 })
@@ -443,6 +528,34 @@ describe('a policy', () => {
     await expect(node.tools.call('hidden', {}, as('ann'))).rejects.toMatchObject({ code: 'forbidden' })
     expect(await node.tools.call('hidden', {}, as('root'))).toBe('seen')
     expect(deleted).toEqual(['/tmp/a'])
+  })
+
+  test('that wants an approval has it for the arguments that the tool is called with', async () => {
+    deleted = []
+    const gate = deferred()
+    const node = await startNode({
+      tools: [...tools, tool('busy', () => gate.promise)],
+      toolPolicy: [{ tools: 'delete', decision: 'ask' }, { decision: 'allow' }],
+      toolCalls: { limits: { perSource: 1 } },
+    })
+    const busy = node.tools.call('busy')
+    const params = { path: '/a' }
+    const answered = deferred()
+    const ask = async (question: Question): Promise<Json> => {
+      const { arguments_hash: hash } = ((question.schema as JsonObject | undefined)?.['properties'] ?? {}) as {
+        arguments_hash: { const: string }
+      }
+      answered.resolve()
+      return { approve: true, arguments_hash: hash.const }
+    }
+    const call = node.tools.call('delete', params, { ask })
+    await answered.promise
+    await new Promise((resolve) => setImmediate(resolve))
+    params.path = '/b'
+    gate.resolve()
+    await busy
+    await expect(call).rejects.toMatchObject({ code: 'forbidden' })
+    expect(deleted).toEqual([])
   })
 
   test('that wants an approval asks the caller, and an approval counts for exactly these arguments', async () => {

@@ -69,7 +69,7 @@ export function toToolWork(
   if (params instanceof Promise) params.catch(() => {})
   return {
     repeatable: tool.traits.readOnly === true || tool.traits.idempotent === true,
-    timeoutMs: toTimeout(tool.traits.timeoutMs, call, chain),
+    timeoutMs: toTimeout(services.pipeline.timeoutOf(tool), call, chain),
     fail: (error) => failed(tool.elsewhere?.failure(error, undefined) ?? error, name),
     run: (work) => {
       const way = new TaskChain(services.guard, chain)
@@ -95,6 +95,7 @@ export function toLateWork(finding: Promise<Work>, call: ToolCall, chain: Delega
     async *run(context) {
       const work = await unlessStopped(finding, context.signal)
       if (work.refusal !== undefined) return work.refusal
+      if (work.timeoutMs !== undefined) context.limit(work.timeoutMs)
       try {
         return yield* work.run(context)
       } catch (error) {

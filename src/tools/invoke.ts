@@ -356,7 +356,8 @@ class Scope {
       this.#links.push(onAbort(signal, () => this.stop(abortReason(signal))))
     }
     if (timeoutMs !== undefined) this.#callTimer = this.#startTimer(timeoutMs)
-    if (tool.traits.timeoutMs !== undefined) this.#toolTimer = this.#startTimer(tool.traits.timeoutMs)
+    const ownMs = around.pipeline === undefined ? tool.traits.timeoutMs : around.pipeline.timeoutOf(tool)
+    if (ownMs !== undefined) this.#toolTimer = this.#startTimer(ownMs)
     this.#open = around.open
     this.#open?.add(this)
   }

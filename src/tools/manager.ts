@@ -261,7 +261,7 @@ export class ToolManager implements ToolSpace {
     const get = (name: string): Tool | undefined => table.get(this.#handleOf(name))
     const find = (name: string): Tool | Promise<Tool> => {
       const known = get(name)
-      if (known === undefined) return this.resolve(name)
+      if (known === undefined || this.#closing !== undefined) return this.resolve(name)
       prepareTool(known)
       return known
     }

@@ -4,7 +4,7 @@ import { silentLog } from '../base/logger.ts'
 import { invokeStreaming, whenFound, type Surroundings } from './invoke.ts'
 import { localCaller, ValueError, type McpStyleTool, type ToolDescription } from './local.ts'
 import type { ToolSource } from './source.ts'
-import type { JsonSchema, Tool, ToolContext, ToolValue } from './tool.ts'
+import type { JsonSchema, Tool, ToolContext, ToolTraits, ToolValue } from './tool.ts'
 import { excerpt } from './value.ts'
 
 export interface ServerToolOptions {
@@ -18,6 +18,8 @@ export interface ServerToolOptions {
 export interface ServerTool extends McpStyleTool {
   readonly description: string
   readonly input_schema: JsonSchema
+  /** Not published: which tools of others callers from outside see is said of each. */
+  readonly traits: ToolTraits
   /**
    * `{tool, arguments}`, with or without `op: 'call'`, calls a tool of the server; `{op: 'describe'}` gives
    * `{name: {description, input_schema}}` of all. Rejects with ValueError for another `op` or a `tool` that is no name,
@@ -31,7 +33,7 @@ export interface ServerTool extends McpStyleTool {
  * Makes a service of a source, such as an MCP server, look like one tool. The connection is the source's: it stays open
  * between calls, any number of which may be under way, and is closed with the source. The stop signal, the deadline and
  * questions go through to the server, and its progress comes back; chunks are left out. Rules that are written for the
- * server's tools one by one do not see these calls: they are calls of this tool.
+ * server's tools one by one do not see these calls, nor do pins: they are calls of this tool.
  */
 export function createServerTool(
   source: Pick<ToolSource, 'list' | 'resolve' | 'discover' | 'status'>,
@@ -43,6 +45,7 @@ export function createServerTool(
     name,
     description,
     input_schema: inputSchema,
+    traits: { published: false },
     async call(args, context) {
       const { op = 'call', tool: toolName, arguments: params = {} } = args
       if (op === 'describe') {
