@@ -98,6 +98,7 @@ describe('tools of others', () => {
     })
     const bob = await startNode({ agent: { id: 'bob' }, tools: [hold] })
     const alice = await startNode({ peers: { bob: { url: bob.url } }, publish: ['bob.*'] })
+    await until(() => alice.tools.published().length === 1, 'alice to know what to publish')
     const carol = await startNode({ agent: { id: 'carol' }, peers: { alice: { url: alice.url } } })
     const controller = new AbortController()
     const call = carol.tools.call('alice.bob.hold', {}, { signal: controller.signal })
