@@ -3,6 +3,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import {
   connectPeer,
   ConvokeError,
+  createServerTool,
   defineTool,
   executeBatch,
   type Json,
@@ -317,6 +318,15 @@ describe('a call is tried again', () => {
     expect(others()).toBe(1)
   })
 
+  test('not at a peer either, where the tool had begun', async () => {
+    const { tool: once, runs } = failing(1, 'rate_limited', {})
+    const bob = await startNode({ agent: { id: 'bob' }, tools: [once] })
+    const alice = await startNode({ peers: { bob: { url: bob.url } }, toolCalls: { retry } })
+    // One that yields nothing, so that only its state tells.
+    await expect(alice.tools.call('bob.shaky')).rejects.toMatchObject({ code: 'rate_limited', retryable: false })
+    expect(runs()).toBe(1)
+  })
+
   test('within its deadline only', async () => {
     const { tool: shaky, runs } = failing(99, 'unavailable', { idempotent: true })
     const node = await startNode({ tools: [shaky], toolCalls: { retry: [{ backoffMs: 60_000 }] } })
@@ -587,6 +597,20 @@ describe('a policy', () => {
     await expect(node.tools.call('delete', { path: '/c' })).rejects.toMatchObject({ code: 'forbidden' })
     expect(deleted).toEqual(['/a'])
   })
+})
+
+test('a whole service as one tool obeys the rules for each of its tools', async () => {
+  const bob = await startNode({ agent: { id: 'bob' }, tools: [double, tool('secret', () => 'seen')] })
+  const alice = await startNode({
+    peers: { bob: { url: bob.url } },
+    toolPolicy: [{ tools: 'bob.secret', decision: 'deny' }, { decision: 'allow' }],
+  })
+  alice.registry.register(createServerTool(alice.remoteTools, 'bob', { name: 'all_of_bob' }))
+  const ask = (name: string, params: object): Promise<unknown> =>
+    alice.tools.call('all_of_bob', { tool: name, arguments: params })
+  expect(await ask('double', { n: 2 })).toEqual({ twice: 4 })
+  await expect(ask('secret', {})).rejects.toMatchObject({ code: 'forbidden' })
+  await expect(ask('double', { n: 'x' })).rejects.toMatchObject({ code: 'invalid_params' })
 })
 
 describe('a tool of another node that has changed since it was first seen', () => {

@@ -338,7 +338,11 @@ class RemoteCall implements OpenCall {
         kind: code === 'canceled' ? 'canceled' : 'tool',
       })
     }
-    const { code, message, retryable, retryAfterMs, issues } = told
+    const { code, message, retryAfterMs, issues } = told
+    const { readOnly, idempotent } = this.#options.info.traits
+    // One that failed has begun; only a rejected one was turned away.
+    const mayRepeat = status.state === 'TASK_STATE_REJECTED' || readOnly === true || idempotent === true
+    const retryable = told.retryable && (code !== 'rate_limited' || mayRepeat)
     throw new PeerError(code, peer, clip(message, 4000), {
       ...this.#about(),
       kind: code === 'timeout' || code === 'canceled' ? code : 'tool',

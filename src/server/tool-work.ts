@@ -28,6 +28,7 @@ export interface ToolServices {
   readonly log: Logger
   /** Finds the tools that this one may call. */
   readonly resolve: Resolve
+  readonly knows: (service: string) => boolean
   readonly guard: DelegationGuard
   /** What stands around the call. */
   readonly pipeline: Pipeline
@@ -274,10 +275,11 @@ class CallContext implements ToolContext {
 
   /** What a tool calls ends with it, and counts as its caller's. */
   get tools(): ToolSpace {
-    const { log, resolve, pipeline } = this.#services
+    const { log, resolve, knows, pipeline } = this.#services
     this.#space ??= createSpace({
       log,
       resolve,
+      knows,
       pipeline,
       path: this.#path,
       caller: this.caller,

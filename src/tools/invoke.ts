@@ -44,6 +44,8 @@ export type Resolve = (name: string) => Tool | Promise<Tool>
 /** What stands around a call. */
 export interface Surroundings {
   readonly resolve: Resolve
+  /** Whether there is a service of that id. Default: there are none. */
+  readonly knows?: ((service: string) => boolean) | undefined
   /** What stands around each call. Default: the tool's own limits. */
   readonly pipeline?: Pipeline | undefined
   readonly caller: Caller
@@ -177,6 +179,7 @@ async function pump(
 /** The tool space of a call, or of an agent. */
 export function createSpace(around: Surroundings): ToolSpace {
   return {
+    knows: (service) => around.knows?.(service) ?? false,
     call: async (name, params, options) => {
       try {
         const inside = within(around, options)

@@ -232,6 +232,11 @@ export class ToolManager implements ToolSpace {
     )
   }
 
+  /** Whether one of the sources has a service of that id. */
+  knows(service: string): boolean {
+    return this.#sourceOf(service) !== undefined
+  }
+
   /** Resolves with the tool's result; rejects with a ConvokeError, at once when the call is stopped. */
   async call(name: string, params?: unknown, options: ToolCallOptions = {}): Promise<ToolValue> {
     return await this.#call(this.resolve(name), name, params, options)
@@ -437,6 +442,7 @@ export class ToolManager implements ToolSpace {
   #around({ signal, timeoutMs, detach, caller, ask, call }: ToolCallOptions): Surroundings {
     return {
       resolve: (name) => this.resolve(name),
+      knows: (service) => this.knows(service),
       pipeline: this.pipeline,
       caller: caller ?? this.#caller,
       log: this.#log,

@@ -46,7 +46,7 @@ export function retryDelay(
   if (rule === undefined) return undefined
   if (rule.codes === undefined ? !error.retryable : !rule.codes.includes(error.code)) return undefined
   const { readOnly, idempotent } = tool.traits
-  const isTurnedAway = error.code === 'rate_limited' && isForeign(tool) && !hasSpoken
+  const isTurnedAway = error.code === 'rate_limited' && error.retryable && isForeign(tool) && !hasSpoken
   if (readOnly !== true && idempotent !== true && !isTurnedAway) return undefined
   const preset: RetryPolicy = errorCodes[error.code]
   if (preset.retries === 0 && rule.codes === undefined) return undefined
