@@ -338,14 +338,12 @@ class RemoteCall implements OpenCall {
         kind: code === 'canceled' ? 'canceled' : 'tool',
       })
     }
-    const { code, message, retryAfterMs, issues } = told
-    const { readOnly, idempotent } = this.#options.info.traits
-    // One that failed has begun; only a rejected one was turned away.
-    const mayRepeat = status.state === 'TASK_STATE_REJECTED' || readOnly === true || idempotent === true
-    const retryable = told.retryable && (code !== 'rate_limited' || mayRepeat)
+    const { code, message, retryable, retryAfterMs, issues } = told
+    // Turned away before the tool began: no word of the tool's own.
+    const isTurnedAway = code === 'rate_limited' && status.state === 'TASK_STATE_REJECTED'
     throw new PeerError(code, peer, clip(message, 4000), {
       ...this.#about(),
-      kind: code === 'timeout' || code === 'canceled' ? code : 'tool',
+      kind: code === 'timeout' || code === 'canceled' ? code : isTurnedAway ? 'connection' : 'tool',
       retryable,
       ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
       ...(issues === undefined ? {} : { issues }),

@@ -46,7 +46,7 @@ export function retryDelay(
   if (rule === undefined) return undefined
   if (rule.codes === undefined ? !error.retryable : !rule.codes.includes(error.code)) return undefined
   const { readOnly, idempotent } = tool.traits
-  const isTurnedAway = error.code === 'rate_limited' && error.retryable && isForeign(tool) && !hasSpoken
+  const isTurnedAway = error.code === 'rate_limited' && isForeign(tool) && !hasSpoken && !isOfTheTool(error)
   if (readOnly !== true && idempotent !== true && !isTurnedAway) return undefined
   const preset: RetryPolicy = errorCodes[error.code]
   if (preset.retries === 0 && rule.codes === undefined) return undefined
@@ -55,4 +55,9 @@ export function retryDelay(
   // Half of it by chance, so that those that failed together do not come back together.
   const waitMs = Math.max(error.retryAfterMs ?? 0, backoffMs * (0.5 + Math.random() / 2))
   return deadline !== undefined && Date.now() + waitMs >= deadline ? undefined : waitMs
+}
+
+/** Whether a peer's tool said so itself, which had begun then. Errors of peers tell their kind. */
+function isOfTheTool(error: ConvokeError): boolean {
+  return 'kind' in error && error.kind === 'tool'
 }
