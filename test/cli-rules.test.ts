@@ -157,6 +157,30 @@ Denied. Not for carol.
     }
   })
 
+  test('knows the tools that come along, and those of others by their aliases', async () => {
+    const sha256 = 'ab'.repeat(32)
+    const file = await configFile({
+      builtin: { tools: ['read_file'] },
+      peers: { bob: { url: 'http://127.0.0.1:9' } },
+      aliases: { research: 'bob.deep_research', cat: 'read_file' },
+      publish: ['bob.*'],
+      server: { auth: { tokens: [{ id: 'carol', sha256, scopes: ['tool:research'] }] } },
+      toolPolicy: [
+        { traits: { readOnly: true }, tools: '*_file', decision: 'allow' },
+        { tools: 'bob.deep_*', decision: 'ask' },
+      ],
+    })
+    const asked = async (...args: string[]) => await convoke(['policy', 'why', ...args, '-c', file])
+    const own = await asked('local', 'read_file')
+    expect(own.stdout).toContain('Allowed. The tool policy allows it (toolPolicy[0]).')
+    expect((await asked('local', 'cat')).stdout).toBe(own.stdout)
+    const ofBob = await asked('carol', 'research')
+    expect(ofBob.stdout).toMatch(/^carol calls bob\.deep_research with any arguments\n/)
+    expect(ofBob.stdout).toContain('Asked: the caller must approve')
+    // Callers from outside know it by its alias, and their scopes speak of that.
+    expect(ofBob).toMatchObject({ code: 0, stderr: '' })
+  })
+
   test('says that there is no policy', async () => {
     const file = await configFile({ peers: { bob: { url: 'http://127.0.0.1:9' } } })
     const { code, stdout } = await convoke(['policy', 'why', 'eve', 'bob.echo', '-c', file])
