@@ -7,6 +7,7 @@ import type { Tool } from '../tools/tool.ts'
 import { formatBanner } from './banner.ts'
 import { loadConfigFile } from './config.ts'
 import { CommandFailure } from './failure.ts'
+import { stopSignals } from './signals.ts'
 import { createPaint } from './paint.ts'
 
 export interface ServeFlags {
@@ -77,7 +78,7 @@ const defaultDrainMs = 10_000
 const echoMs = 300
 
 /**
- * The first SIGTERM or SIGINT lets running tasks finish within the drain time, then exits with 0. A second one
+ * The first signal to stop lets running tasks finish within the drain time, then exits with 0. A second one
  * exits at once with 130; what was stored stays good, as after a crash.
  */
 function stopOnSignal(starting: Promise<Node>, drainMs: number): void {
@@ -102,8 +103,7 @@ function stopOnSignal(starting: Promise<Node>, drainMs: number): void {
         },
       )
   }
-  process.on('SIGTERM', onSignal)
-  process.on('SIGINT', onSignal)
+  for (const signal of stopSignals) process.on(signal, onSignal)
 }
 
 function stoppingLine(running: number, drainMs: number): string {

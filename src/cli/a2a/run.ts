@@ -3,6 +3,7 @@ import type { Command, CommanderError } from 'commander'
 import { ConvokeError } from '../../base/errors.ts'
 import { environment, isReadableByOthers, loadSources, type Source } from '../environment.ts'
 import { ExitRequest } from '../failure.ts'
+import { stopSignals } from '../signals.ts'
 import { toClientFailure, usageFailure, type ClientFailure } from './failure.ts'
 import { Session } from './session.ts'
 import { resolveSettings, variableOf, type AgentFlags, type ClientFlags } from './settings.ts'
@@ -22,7 +23,7 @@ export async function runClientCommand<Flags extends ClientFlags = AgentFlags>(
   let session: Session<Flags> | undefined
   let sources: readonly Source[] = [{ kind: 'environment', variables: environment() }]
   let timer: NodeJS.Timeout | undefined
-  process.once('SIGINT', interrupted).once('SIGTERM', interrupted)
+  for (const signal of stopSignals) process.once(signal, interrupted)
   try {
     sources = await findSources(command, settingsFlag)
     const settings = resolveSettings(command, sources)
@@ -52,7 +53,7 @@ export async function runClientCommand<Flags extends ClientFlags = AgentFlags>(
   } finally {
     clearTimeout(timer)
     session?.close()
-    process.off('SIGINT', interrupted).off('SIGTERM', interrupted)
+    for (const signal of stopSignals) process.off(signal, interrupted)
   }
 }
 
