@@ -5,6 +5,8 @@ import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import { defineTool } from 'convoke'
+import { Pins } from '../dist/tools/pins.js'
 import { convoke, linesOf, main } from './support/command.ts'
 import { cleanup, startNode, temporaryFolder, within } from './support/lifetime.ts'
 import { isRunning, realServer, stdioServer } from './support/mcp-servers.ts'
@@ -169,17 +171,86 @@ describe('convoke call', () => {
     expect(server.pids().filter(isRunning)).toEqual([])
   })
 
-  test('a Ctrl-C cancels the call, exits with 130 and leaves no process behind', async () => {
+  test.each(['SIGINT', 'SIGHUP'] as const)('%s cancels the call and leaves no process behind', async (signal) => {
     const server = await stdioServer()
     const cwd = await folderWith({ mcpServers: { srv: server.options } })
     const child = spawn(process.execPath, [main, 'call', 'srv.hold'], { cwd, env: { PATH: process.env['PATH'] } })
     cleanup(() => child.kill('SIGKILL'))
     const exited = once(child, 'exit')
     await server.heard('holding hold')
-    child.kill('SIGINT')
+    child.kill(signal)
     expect(await within(exited, 'the command to end')).toEqual([130, null])
     expect(server.count('cancelled hold')).toBe(1)
     expect(server.pids().filter(isRunning)).toEqual([])
+  })
+
+  test.each(['serve', 'mcp'])('convoke %s ends its servers when the terminal is closed', async (command) => {
+    const server = await stdioServer()
+    const cwd = await folderWith({ mcpServers: { srv: server.options }, publish: ['srv.*'], server: { port: 0 } })
+    const child = spawn(process.execPath, [main, command], { cwd, env: { PATH: process.env['PATH'] } })
+    cleanup(() => child.kill('SIGKILL'))
+    const exited = once(child, 'exit')
+    await server.heard('list')
+    child.kill('SIGHUP')
+    expect(await within(exited, 'the command to end')).toEqual([0, null])
+    expect(server.pids().filter(isRunning)).toEqual([])
+  })
+
+  test('what the configuration says of tools holds for those of a peer', async () => {
+    const say = defineTool({
+      name: 'say',
+      description: 'Says it.',
+      input: { type: 'object', properties: { text: { type: 'string' } } },
+      run: ({ text }) => text ?? 'nothing',
+    })
+    const odd = defineTool({ name: 'odd', description: 'Is odd.', input: { type: 'object' }, run: () => 1 })
+    const { url } = await startNode({ tools: [say, odd] })
+    const cwd = await folderWith({
+      peers: { bob: { url } },
+      aliases: { speak: 'bob.say' },
+      pins: { file: 'pins.json' },
+      toolPolicy: [
+        { tools: 'bob.say', callers: 'local', arguments: { required: ['text'] }, decision: 'ask' },
+        { tools: 'bob.odd', decision: 'allow' },
+      ],
+    })
+    const pins = new Pins({ file: join(cwd, 'pins.json') })
+    pins.check({ name: 'bob.odd', kind: 'a2a', description: 'Was even.', input: {}, traits: {} })
+    await pins.close()
+
+    const [denied, alias, unasked, approved, begun, held, tools, open] = await Promise.all([
+      convoke(['call', 'bob.say'], { cwd }),
+      convoke(['call', 'speak', '{}'], { cwd }),
+      convoke(['call', 'bob', 'say', '{"text":"a"}'], { cwd }),
+      convoke(['call', 'bob.say', '{"text":"b"}', '--answer', 'yes'], { cwd }),
+      convoke(['call', 'bob.say', '{"text":"c"}', '--detach', '--answer', 'no'], { cwd }),
+      convoke(['call', 'bob.odd', '-o', 'json'], { cwd }),
+      convoke(['tools', 'bob'], { cwd }),
+      convoke(['call', url, 'odd'], { cwd }),
+    ])
+    for (const { code, stdout, stderr } of [denied, alias]) {
+      expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+      expect(stderr).toBe(
+        'convoke: CONVOKE_ERR_TOOL: The tool "bob.say" may not be called so: No rule of the tool policy allows it.\n' +
+          'hint: See which rule decides: convoke policy why local bob.say\n',
+      )
+    }
+    expect(unasked).toMatchObject({ code: 1, stdout: '' })
+    expect(unasked.stderr).toContain('CONVOKE_ERR_QUESTION')
+    expect(approved).toEqual({ code: 0, stdout: '"b"\n', stderr: '' })
+    expect(begun).toMatchObject({ code: 1, stdout: '' })
+    expect(begun.stderr).toContain('was not approved')
+    expect(held.code).toBe(1)
+    expect((JSON.parse(held.stdout) as Envelope).error).toMatchObject({
+      code: 'CONVOKE_ERR_TOOL',
+      message: expect.stringContaining('The tool "bob.odd" is quarantined'),
+      hint: 'See what changed, and take it or not: convoke pins diff bob.odd',
+    })
+    expect(tools.stdout).toContain('bob.say(')
+    expect(tools.stdout).not.toContain('bob.odd')
+    expect(tools.stderr).toMatch(/^bob\.odd: it is quarantined, .* See convoke pins diff bob\.odd\n$/)
+    // A URL is none of the configuration's peers.
+    expect(open).toMatchObject({ code: 0, stdout: '1\n' })
   })
 
   test('the tool policy holds, and what is to be approved is asked on the terminal', async () => {

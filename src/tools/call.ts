@@ -11,6 +11,7 @@ import { Hooked, runAfter, runBefore } from './hooks.ts'
 import type { Leave } from './limits.ts'
 import { bare, type Pipeline } from './pipeline.ts'
 import { approvalQuestion, checkApproval } from './approval.ts'
+import type { PolicyTool, ToolPolicy } from './policy.ts'
 import { retryDelay, retryRuleFor } from './retry.ts'
 import type { Chunk, Tool, ToolContext, ToolValue } from './tool.ts'
 import { checkChunk, checkParams, checkResult } from './validation.ts'
@@ -129,12 +130,15 @@ async function changedParams(
   return params === before ? params : await checkParams(tool, params)
 }
 
-/** What policy says of the call as it is going to be; an approval counts for exactly these params. */
-async function permit(
-  tool: Tool,
+/**
+ * Asks the policy about a call as it is going to be, and the caller for an approval where it wants one, which counts for
+ * exactly these params. Throws `forbidden`.
+ */
+export async function permit(
+  tool: PolicyTool,
   params: JsonObject,
-  context: ToolContext,
-  policy: NonNullable<Pipeline['policy']>,
+  context: Pick<ToolContext, 'caller' | 'ask' | 'hop'>,
+  policy: ToolPolicy,
 ): Promise<void> {
   const path = context.hop?.path
   const { decision, reason } = policy.decide({ caller: context.caller, tool, params, agent: path?.[path.length - 1] })

@@ -13,6 +13,7 @@ import type { Session } from '../a2a/session.ts'
 import { ExitRequest } from '../failure.ts'
 import { createPaint, type Paint } from '../paint.ts'
 import type { RemoteFlags } from './options.ts'
+import { withPeerRules } from './peer-rules.ts'
 import { paramsText } from './signature.ts'
 import { hasOwnTools, lookAtServer, serverFailure, unusableTools, withSpace, type WithOptions } from './space.ts'
 import { configFlag, fileOrUrl, findTarget, isServer, noFile, readDirectory, urlOf, withPeer } from './target.ts'
@@ -88,16 +89,21 @@ async function oneShelf(session: Session<ToolsFlags>, reference: string): Promis
     return { shelves: [shelf], hasRunModules: false }
   }
   const target = await findTarget(session, reference, directory)
-  const tools = await withPeer(session, target, async (peer) => {
-    session.isConnected = true
-    const listed = await peer.listRemoteTools({ signal: session.signal })
-    const { streaming } = await peer.connect()
-    const before = `${target.reference}${target.id === 'peer' ? ' ' : '.'}`
-    const source = target.reference
-    return listed.map((tool) =>
-      shownPeerTool(tool, { name: `${before}${tool.name}`, key: tool.name, source, streaming }),
-    )
-  })
+  const tools = await withPeerRules(
+    session,
+    { peer: reference, directory },
+    async (rules) =>
+      await withPeer(session, target, async (peer) => {
+        session.isConnected = true
+        const listed = await peer.listRemoteTools({ signal: session.signal })
+        const { streaming } = await peer.connect()
+        const before = `${target.reference}${target.id === 'peer' ? ' ' : '.'}`
+        const source = target.reference
+        return (rules?.usable(listed) ?? listed).map((tool) =>
+          shownPeerTool(tool, { name: `${before}${tool.name}`, key: tool.name, source, streaming }),
+        )
+      }),
+  )
   return { shelves: [{ heading: undefined, tools }], hasRunModules: false }
 }
 
