@@ -311,6 +311,24 @@ describe('convoke call', () => {
 })
 
 describe('convoke servers', () => {
+  test('--timeout is for each server: the others are shown', async () => {
+    const server = await stdioServer()
+    const hanging = { command: process.execPath, args: ['-e', 'setInterval(() => {}, 1e6)'] }
+    const cwd = await folderWith({ mcpServers: { hanging, srv: server.options } })
+    const [servers, tools, one] = await Promise.all([
+      convoke(['servers', '--timeout', '6s'], { cwd }),
+      convoke(['tools', '--timeout', '6s'], { cwd }),
+      convoke(['tools', 'hanging', '--timeout', '3s'], { cwd }),
+    ])
+    expect(servers.code).toBe(0)
+    expect(servers.stdout).toMatch(/^hanging +down +stdio +- +- +-\nsrv +up /m)
+    expect(servers.stdout).toContain('\nhanging: There was no answer within 6 s. (timeout)\n')
+    expect(tools).toMatchObject({ code: 0, stderr: 'hanging: There was no answer within 6 s. (timeout)\n' })
+    expect(tools.stdout).toContain('srv.echo(')
+    expect(one.code).toBe(5)
+    expect(one.stderr).not.toContain('task list')
+  })
+
   test('shows how each server is, and --check fails if one cannot be started', async () => {
     const server = await stdioServer()
     const mcpServers = { srv: server.options, broken, off: { ...broken, disabled: true } }

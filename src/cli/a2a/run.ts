@@ -11,12 +11,14 @@ import { field } from './text.ts'
 
 /**
  * Runs the work of a client command. Whatever it throws but an ExitRequest is told here, as an envelope on stdout with `-o json` and on
- * stderr without; then it throws an ExitRequest. `settingsFlag` is the option that names the .env file.
+ * stderr without; then it throws an ExitRequest. `settingsFlag` is the option that names the .env file. `limit`: whether
+ * --timeout is for all of the work, or for each source of which it asks something, which is its own affair then.
  */
 export async function runClientCommand<Flags extends ClientFlags = AgentFlags>(
   command: Command,
   work: (session: Session<Flags>) => Promise<void>,
   settingsFlag: 'config' | 'envFile' = 'config',
+  limit: 'all' | 'each' = 'all',
 ): Promise<void> {
   const stop = new AbortController()
   const interrupted = (): void => stop.abort(new ConvokeError('canceled', 'Interrupted.'))
@@ -28,7 +30,8 @@ export async function runClientCommand<Flags extends ClientFlags = AgentFlags>(
     sources = await findSources(command, settingsFlag)
     const settings = resolveSettings(command, sources)
     const flags = command.opts<Flags>()
-    if (flags.timeout !== undefined) timer = setTimeout(() => stop.abort(timeoutError(flags.timeout)), flags.timeout)
+    if (flags.timeout !== undefined && limit === 'all')
+      timer = setTimeout(() => stop.abort(timeoutError(flags.timeout)), flags.timeout)
     session = new Session(flags, settings, sources, stop.signal)
     await warnOfOpenFiles(session)
     await work(session)

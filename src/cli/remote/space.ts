@@ -93,6 +93,25 @@ export async function lookAtServer(
   }
 }
 
+/** Asks one of several sources something, for as long as --timeout says. Rejects with `timeout` when that has passed. */
+export async function withinTimeout<Result>(
+  { flags: { timeout }, signal }: Session<ClientFlags>,
+  ask: (signal: AbortSignal) => Promise<Result>,
+): Promise<Result> {
+  if (timeout === undefined) return await ask(signal)
+  const over = new AbortController()
+  const error = new ConvokeError('timeout', `There was no answer within ${timeout / 1000} s.`)
+  const timer = setTimeout(() => over.abort(error), timeout)
+  try {
+    return await ask(AbortSignal.any([signal, over.signal]))
+  } catch (thrown) {
+    // What was cut off may say so in other words.
+    throw over.signal.aborted && !signal.aborted ? error : thrown
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
 /** Why an MCP server cannot be used, as the failure of a command. */
 export function serverFailure(
   error: unknown,

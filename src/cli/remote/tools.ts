@@ -15,7 +15,15 @@ import { createPaint, type Paint } from '../paint.ts'
 import type { RemoteFlags } from './options.ts'
 import { withPeerRules } from './peer-rules.ts'
 import { paramsText } from './signature.ts'
-import { hasOwnTools, lookAtServer, serverFailure, unusableTools, withSpace, type WithOptions } from './space.ts'
+import {
+  hasOwnTools,
+  lookAtServer,
+  serverFailure,
+  unusableTools,
+  withinTimeout,
+  withSpace,
+  type WithOptions,
+} from './space.ts'
 import { configFlag, fileOrUrl, findTarget, isServer, noFile, readDirectory, urlOf, withPeer } from './target.ts'
 
 export interface ToolsFlags extends RemoteFlags {
@@ -55,6 +63,8 @@ export const maxAtOnce = 8
 export const peerTimeoutMs = 10_000
 
 export async function showTools(session: Session<ToolsFlags>, reference: string | undefined): Promise<void> {
+  // Nobody is at it any more when this ends.
+  session.isOver = true
   const { shelves, hasRunModules } =
     reference === undefined ? await allShelves(session) : await oneShelf(session, reference)
   const total = shelves.reduce((sum, { tools }) => sum + tools.length, 0)
@@ -148,7 +158,7 @@ async function discoverAll(
   const failures: { readonly id: string; readonly error: ConvokeError }[] = []
   await inTurns(sources, maxAtOnce, async ({ source, id }) => {
     try {
-      await source.discover(id, { signal: session.signal })
+      await withinTimeout(session, (signal) => source.discover(id, { signal }))
     } catch (thrown) {
       const error = ConvokeError.from(thrown)
       failures.push({ id, error })
