@@ -7,7 +7,7 @@ import { allows } from '../../tools/scopes.ts'
 import { loadTools } from '../../tools/load.ts'
 import { callerName, explainPolicy, type ExplainedCall, type PolicyExplanation } from '../../tools/policy-explain.ts'
 import { ToolPolicy } from '../../tools/policy.ts'
-import type { Caller } from '../../tools/tool.ts'
+import type { Caller, Tool } from '../../tools/tool.ts'
 import { clip, closest } from '../../tools/value.ts'
 import { loadConfigFile } from '../config.ts'
 import { CommandFailure } from '../failure.ts'
@@ -25,23 +25,23 @@ const localId = 'local'
 
 export async function explainWhy(
   callerText: string,
-  handle: string,
+  name: string,
   paramsText: string | undefined,
   flags: WhyFlags,
 ): Promise<void> {
   const params = paramsText === undefined ? undefined : parseParams(paramsText)
   const { options } = await loadConfigFile(flags.config)
   const caller = toCaller(callerText, options, flags)
-  const tool = await findTool(handle, options)
+  const tool = await findTool(name, options)
   const agent = flags.agent ?? (caller.id === localId ? options.agent.id : undefined)
   const policy = new ToolPolicy(options.toolPolicy)
   const explanation = explainPolicy(policy, { caller, tool, params, agent })
-  const scopesAllow = allows(caller, `tool:${handle}`)
+  const scopesAllow = allows(caller, `tool:${tool.name}`)
   if (flags.output === 'json') {
     const { rule, ...rest } = explanation
     // Where tags and traits are not known, neither is this.
     const visible = tool.traits === undefined ? null : policy.visible(caller, { ...tool, traits: tool.traits }, agent)
-    const call = { caller, tool: handle, agent: agent ?? null, params: params ?? null }
+    const call = { caller, tool: tool.name, agent: agent ?? null, params: params ?? null }
     print(`${JSON.stringify({ ...call, ...rest, rule: rule ?? null, scopesAllow, visible }, null, 2)}\n`)
   } else {
     print(toText({ caller, tool, params, agent }, explanation, scopesAllow, createPaint(process.stdout)))
@@ -82,7 +82,16 @@ function scopesOf(id: string, { server = {} }: NodeOptions): readonly string[] {
   return []
 }
 
-async function findTool(handle: string, options: NodeOptions): Promise<ExplainedCall['tool']> {
+/** The tool of a handle, or of an alias: rules are about what it stands for. A local tool comes before an alias. */
+async function findTool(name: string, options: NodeOptions): Promise<ExplainedCall['tool']> {
+  const { aliases = {} } = options
+  const alias = Object.hasOwn(aliases, name) ? aliases[name] : undefined
+  if (alias === undefined) return await findByHandle(name, options)
+  const own = await localTools(options)
+  return own.find((tool) => tool.name === name) ?? (await findByHandle(alias, options))
+}
+
+async function findByHandle(handle: string, options: NodeOptions): Promise<ExplainedCall['tool']> {
   if (handle.includes('.')) {
     const service = handle.slice(0, handle.indexOf('.'))
     const servers: unknown = 'mcpServers' in options ? options.mcpServers : undefined
@@ -93,9 +102,7 @@ async function findTool(handle: string, options: NodeOptions): Promise<Explained
     }
     return { name: handle }
   }
-  const modules = (options.tools ?? []).filter((entry): entry is ToolModule => 'module' in entry)
-  const { tools, warnings } = await loadTools(modules, { baseDir: options.baseDir ?? '.', log: silentLog })
-  for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`)
+  const tools = await localTools(options)
   const found = tools.find(({ name }) => name === handle)
   if (found !== undefined) return found
   const names = tools.map(({ name }) => name)
@@ -103,6 +110,13 @@ async function findTool(handle: string, options: NodeOptions): Promise<Explained
   const known = names.length === 0 ? 'There are none.' : `There are: ${names.slice(0, 20).join(', ')}.`
   const meant = similar === undefined ? known : `Did you mean ${similar}?`
   throw new CommandFailure(2, `There is no local tool ${handle}. ${meant} Others are named SERVICE.NAME.`)
+}
+
+async function localTools(options: NodeOptions): Promise<readonly Tool[]> {
+  const modules = (options.tools ?? []).filter((entry): entry is ToolModule => 'module' in entry)
+  const { tools, warnings } = await loadTools(modules, { baseDir: options.baseDir ?? '.', log: silentLog })
+  for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`)
+  return tools
 }
 
 function toText(
@@ -132,7 +146,7 @@ function toText(
     ask: paint('yellow', 'Asked: the caller must approve exactly these arguments.'),
     depends: paint('yellow', `${possible.map((each) => outcomeWords[each]).join(', or ')}.`),
   }
-  lines.push(`${words[decision]} ${stripControls(reason)}`)
+  lines.push(scopesAllow ? `${words[decision]} ${stripControls(reason)}` : `${words.deny} The scopes do not hold it.`)
   return `${lines.join('\n')}\n`
 }
 
