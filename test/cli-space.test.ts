@@ -154,12 +154,14 @@ describe('convoke call', () => {
   test('says by its exit code what went wrong at a server', async () => {
     const server = await stdioServer()
     const mcpServers = { srv: server.options, broken }
-    const cwd = await folderWith({ mcpServers, aliases: { lost: 'broken.tool' } })
+    const cwd = await folderWith({ mcpServers, aliases: { lost: 'broken.tool' }, builtin: { tools: ['read_file'] } })
     const cases: [args: string[], code: number, sentence: string][] = [
       [['srv.fail'], 1, 'CONVOKE_ERR_TOOL: The tool failed (tool_failed): It did not work.'],
       [['srv.ecko', '{}'], 1, 'Did you mean "echo"?'],
       [['srv.leave'], 3, 'A2ACLI_ERR_UNREACHABLE'],
       [['lost'], 3, 'there is no program "/no/such/program"'],
+      [['read_file', '{"path":"."}'], 1, 'CONVOKE_ERR_TOOL: The tool failed (invalid_params): '],
+      [['read_file', '{"path":1}'], 2, 'A2ACLI_ERR_USAGE'],
       [['srv.echo'], 2, `An example that fits: convoke call srv.echo '{"value":`],
       [['srv.hold', '--timeout', '2s'], 5, 'A2ACLI_ERR_TIMEOUT'],
     ]
@@ -287,11 +289,12 @@ describe('convoke call', () => {
     const call = (parts: readonly unknown[], ...args: string[]): string[] => {
       return ['call', 'srv.result', JSON.stringify({ result: { content: parts } }), ...args]
     }
-    const [terminal, json, saved, image] = await Promise.all([
+    const [terminal, json, saved, image, split] = await Promise.all([
       convoke(call(content), { cwd, env: onTerminal }),
       convoke(call(content, '-o', 'json'), { cwd }),
       convoke(call(content, '--out', 'parts.json', '-o', 'json'), { cwd }),
       convoke(call(content.slice(1, 2), '--out', 'cat.png'), { cwd }),
+      convoke(call(content.slice(0, 2), '--out', 'split.png'), { cwd, env: onTerminal }),
     ])
     expect(terminal.stdout).toBe(
       'A cat[2J.\n[image/png, 4 bytes; -o json has them]\n[link cat one: https://cats.example.com/1]\n',
@@ -307,6 +310,9 @@ describe('convoke call', () => {
     // The only part is the file.
     expect(image).toEqual({ code: 0, stdout: '', stderr: 'The result is in cat.png.\n' })
     expect([...(await readFile(join(cwd, 'cat.png')))]).toEqual([0x89, 0x50, 0x4e, 0x47])
+    // The only one with bytes.
+    expect(split).toEqual({ code: 0, stdout: 'A cat[2J.\n', stderr: 'Its bytes are in split.png.\n' })
+    expect([...(await readFile(join(cwd, 'split.png')))]).toEqual([0x89, 0x50, 0x4e, 0x47])
   })
 })
 

@@ -53,7 +53,7 @@ function defineCall(program: Command): void {
     .argument('[params...]', "its params, a JSON object '{…}', or - to read them from stdin")
     .optionsGroup('Call:')
     .option('--param <name=value>', 'one param, typed as its schema says; a.b for b in a; repeatable', collect)
-    .option('--out <file>', 'write the result to a file')
+    .option('--out <file>', 'write the result to a file; of several parts the one with bytes')
     .option('--stream', 'with -o json: a line of JSON for each event')
     .option('--detach', 'leave the work to the peer, and print the ids of the task and its state')
     .option('--answer <answer>', 'answer to a question of the tool, text or JSON; repeatable, in order', collect)
