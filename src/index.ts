@@ -144,6 +144,7 @@ export type { ModelCall } from './tools/model-call.ts'
 export {
   toAnthropicBlocks,
   toOpenAiMessages,
+  type AnthropicBlock,
   type AnthropicToolResult,
   type OpenAiToolMessage,
 } from './tools/model-messages.ts'

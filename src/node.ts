@@ -377,7 +377,8 @@ class RunningNode implements Node {
   async #close(): Promise<void> {
     this.#life.abort(new ConvokeError('canceled', 'The node is stopping.'))
     this.#app.stopListening()
-    await this.#runtime.close(this.#options.server?.drainMs ?? defaults.drainMs)
+    const drainMs = this.#options.server?.drainMs ?? defaults.drainMs
+    await Promise.all([this.#runtime.close(drainMs), this.tools.drain(drainMs)])
     await this.mcp?.close()
     await this.#app.close()
     await this.#push.close()

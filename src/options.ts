@@ -108,6 +108,8 @@ export interface AgentOptions {
 export interface ToolCallSettings {
   /** How many may run at once. Default: no limit but those of the tools. */
   readonly limits?: CallLimits
+  /** How long a tool may take that sets no limit itself, in milliseconds. Default: no limit. */
+  readonly timeoutMs?: number
   /** Which tools are tried again when they fail; the first rule that fits counts. Default: none. */
   readonly retry?: readonly RetryRule[]
   /** What is done about results that break their schema. Default: `strict` for our own tools, `warn` for those of others. */

@@ -1,6 +1,6 @@
 /** The tool space of an agent: what its options say of tools, MCP servers and peers, opened as one. Nothing listens. */
 import { readFileSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { isAbsolute, relative, resolve, sep } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { createGuardedFetch, type GuardedFetch } from './base/guarded-fetch.ts'
 import { createLog, type Log } from './base/log.ts'
@@ -122,7 +122,9 @@ async function createBuiltinTools(
 ): Promise<{ readonly tools: readonly Tool[]; readonly warnings: readonly string[] }> {
   const root = resolve(baseDir, builtin?.root ?? '.')
   const tools = createBuiltins({ ...builtin, root, baseDir, environment, fetch })
-  if (skills === undefined) return { tools, warnings: [] }
+  const risks = risksOf(tools, root, baseDir)
+  for (const risk of risks) log.warn(risk)
+  if (skills === undefined) return { tools, warnings: risks }
   const { dirs = [], builtin: withOurs = true, only } = skills
   const ours = fileURLToPath(new URL('../skills', import.meta.url))
   const folders: SkillFolder[] = [
@@ -130,7 +132,16 @@ async function createBuiltinTools(
     ...dirs.map((dir) => ({ folder: resolve(baseDir, dir), source: 'user' as const })),
   ]
   const { bundles, warnings } = await discoverSkillBundles(folders, { log, ...(only === undefined ? {} : { only }) })
-  return { tools: [...tools, ...createSkillTools(bundles)], warnings }
+  return { tools: [...tools, ...createSkillTools(bundles)], warnings: [...risks, ...warnings] }
+}
+
+/** A tool that writes where the node's own files are decides what the node does: its rules, its pins, its modules. */
+function risksOf(tools: readonly Tool[], root: string, baseDir: string): string[] {
+  const writing = tools.map(({ name }) => name).filter((name) => name === 'write_file' || name === 'edit_file')
+  const way = relative(root, baseDir)
+  if (writing.length === 0 || way === '..' || way.startsWith(`..${sep}`) || isAbsolute(way)) return []
+  const what = `${writing.join(' and ')} can change the node's own configuration, rules and store`
+  return [`${what}: builtin.root is the folder that they are in, or above it. Give it one of its own.`]
 }
 
 /** Own tools, then those of modules, then builtin ones, whose names no module can take. */

@@ -128,6 +128,18 @@ describe('which there are', () => {
     expect(node.warnings).toEqual([])
   })
 
+  test('those that write are told of where they could change the node itself', async () => {
+    const baseDir = await temporaryFolder()
+    await mkdir(join(baseDir, 'work'))
+    const warningsOf = async (builtin: object): Promise<readonly string[]> =>
+      (await startNode({ baseDir, logLevel: 'silent', builtin })).warnings
+    const sentence = /^write_file and edit_file can change the node's own configuration, .* builtin\.root is/
+    expect(await warningsOf({ tools: ['*'] })).toEqual([expect.stringMatching(sentence)])
+    expect(await warningsOf({ tools: ['write_file'], root: '..' })).toHaveLength(1)
+    expect(await warningsOf({ tools: ['write_file', 'edit_file'], root: 'work' })).toEqual([])
+    expect(await warningsOf({ tools: ['read_file', 'search_files'] })).toEqual([])
+  })
+
   test('a name that is none, and a root that is no folder, are told before the node starts', async () => {
     const agent = { id: 'alice' }
     const wrong = { tools: ['read_fil'] } as unknown as BuiltinSettings

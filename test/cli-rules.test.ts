@@ -33,7 +33,7 @@ describe('convoke policy why', () => {
   const policy = {
     tools: [{ module: './tools.js' }],
     peers: { bob: { url: 'http://127.0.0.1:9' } },
-    aliases: { say: 'bob.echo', write_file: 'bob.write' },
+    aliases: { say: 'bob.shout', write_file: 'bob.write' },
     server: {
       auth: {
         tokens: [
@@ -82,7 +82,7 @@ Denied. Not for carol.
     ],
     [1, '\n\nDenied. The scopes do not hold it.\n', ['acme/eve', 'bob.echo', '--scopes', 'message']],
     // An alias, which hides no tool of one's own.
-    [0, 'acme/eve calls bob.echo with any arguments', ['acme/eve', 'say', '--scopes', 'tool:bob.*']],
+    [0, 'acme/eve calls bob.shout with any arguments', ['acme/eve', 'say', '--scopes', 'tool:say']],
     [0, 'Allowed.', ['dave', 'write_file', '{}', '--agent', 'alice']],
     [1, 'Denied. No rule of the tool policy allows it.', ['dave', 'write_file', '{}']],
     // The node's own calls are made by its agent.
@@ -146,6 +146,30 @@ Denied. Not for carol.
     expect(noObject.stderr).toContain(`The arguments must be a JSON object such as '{"n":5}', got [1]`)
     expect((await why('acme/', 'write_file')).stderr).toContain('The caller must have an id.')
     expect(await why('carol')).toMatchObject({ code: 2 })
+  })
+
+  test('knows the tools that come along, and those of others by their aliases', async () => {
+    const sha256 = 'ab'.repeat(32)
+    const file = await configFile({
+      builtin: { tools: ['read_file'] },
+      peers: { bob: { url: 'http://127.0.0.1:9' } },
+      aliases: { research: 'bob.deep_research', cat: 'read_file' },
+      publish: ['bob.*'],
+      server: { auth: { tokens: [{ id: 'carol', sha256, scopes: ['tool:research'] }] } },
+      toolPolicy: [
+        { traits: { readOnly: true }, tools: '*_file', decision: 'allow' },
+        { tools: 'bob.deep_*', decision: 'ask' },
+      ],
+    })
+    const asked = async (...args: string[]) => await convoke(['policy', 'why', ...args, '-c', file])
+    const own = await asked('local', 'read_file')
+    expect(own.stdout).toContain('Allowed. The tool policy allows it (toolPolicy[0]).')
+    expect((await asked('local', 'cat')).stdout).toBe(own.stdout)
+    const ofBob = await asked('carol', 'research')
+    expect(ofBob.stdout).toMatch(/^carol calls bob\.deep_research with any arguments\n/)
+    expect(ofBob.stdout).toContain('Asked: the caller must approve')
+    // Callers from outside know it by its alias, and their scopes speak of that.
+    expect(ofBob).toMatchObject({ code: 0, stderr: '' })
   })
 
   test('says that there is no policy', async () => {

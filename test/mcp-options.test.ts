@@ -164,19 +164,24 @@ describe('a block of another host', () => {
           '--header',
           'Authorization: Bearer head-secret',
           '--port=8080',
+          'postgres://ann:url%2Fsecret@host/db',
         ],
         env: { K: 'env-secret' },
       }).settings,
     )
     const redact = createRedactor(secrets)
-    expect(redact('arg-secret flag-secret Bearer head-secret env-secret 8080')).not.toMatch(/secret/)
+    expect(redact('arg-secret flag-secret Bearer head-secret env-secret url/secret 8080')).not.toMatch(/secret/)
     expect(redact('on port 8080')).toBe('on port 8080')
     const ofHttp = createRedactor(
       secretsOf(
-        settingsOf({ url: `${url}?key=query-secret`, headers: { authorization: 'Bearer a/b+secret' } }).settings,
+        settingsOf({
+          url: `${url}/s/path-secret-4711/mcp?key=query-secret`,
+          headers: { authorization: 'Bearer a/b+secret' },
+        }).settings,
       ),
     )
     expect(ofHttp('query-secret a/b+secret a%2Fb%2Bsecret')).toBe('[redacted] [redacted] [redacted]')
+    expect(ofHttp('POST /s/path-secret-4711/mcp')).toBe('POST /s/[redacted]/mcp')
   })
 })
 

@@ -12,7 +12,7 @@ import {
 } from 'convoke'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { cleanup, startNode, temporaryFolder, until, within } from './support/lifetime.ts'
@@ -594,6 +594,17 @@ describe('a server that is gone', () => {
     server.set({})
     await space.servers.connect('test')
     expect(await space.call('test.echo', { value: 1 })).toBe('1')
+  })
+
+  test('says why without the secrets of its envFile', async () => {
+    const folder = await temporaryFolder()
+    await writeFile(join(folder, '.env'), 'SECRET_KEY=hush-hush-4711\n')
+    const server = await stdioServer()
+    server.set({ dead: true })
+    const { servers, log } = toolsOf({ test: { ...server.options, envFile: '.env' } }, { baseDir: folder })
+    const failure = await failureOf(servers.discover('test'))
+    expect(failure.message).toContain('it last wrote: cannot go on with [redacted]')
+    expect(JSON.stringify([servers.health(), log(), failure])).not.toContain('hush-hush')
   })
 
   test('that forgot the session gets a new one, and the call goes out once more', async () => {

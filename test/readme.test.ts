@@ -119,7 +119,7 @@ test.each(blocks('yaml'))('the configuration of the README is valid: %s', async 
 })
 
 test('the samples of the README type-check', async () => {
-  const [tool, library, handler, peers, client, hooks, models] = blocks('ts')
+  const [tool, library, handler, peers, client, hooks, models, runs] = blocks('ts')
   const settings = {
     extends: join(root, 'tsconfig.json'),
     compilerOptions: {
@@ -130,6 +130,11 @@ test('the samples of the README type-check', async () => {
     },
     include: ['*.ts'],
   }
+  const surroundings = `import { createNode } from 'convoke'
+const node = await createNode({ agent: { id: 'alice' } })
+const message = { tool_calls: [] as { id: string; type: 'function'; function: { name: string; arguments: string } }[] }
+const messages: unknown[] = []
+`
   await Promise.all([
     writeFile(join(folder, 'package.json'), '{"type":"module"}'),
     writeFile(join(folder, 'tsconfig.json'), JSON.stringify(settings)),
@@ -141,10 +146,8 @@ test('the samples of the README type-check', async () => {
     ),
     writeFile(join(folder, 'client.ts'), `const bearer = ''\n${client}`),
     writeFile(join(folder, 'hooks.ts'), `import { createNode } from 'convoke'\n${hooks}`),
-    writeFile(
-      join(folder, 'models.ts'),
-      `import { createNode } from 'convoke'\nconst node = await createNode({ agent: { id: 'alice' } })\nconst message = { tool_calls: [] as { id: string; type: 'function'; function: { name: string; arguments: string } }[] }\nconst messages: unknown[] = []\n${models}`,
-    ),
+    writeFile(join(folder, 'runs.ts'), `${surroundings}${runs}`),
+    writeFile(join(folder, 'models.ts'), `${surroundings}${models}`),
     writeFile(
       join(folder, 'node.ts'),
       `import { countTo } from './count.js'\nimport { countTo as anotherTool } from './count.js'\n${library}`,

@@ -572,7 +572,7 @@ describe('several processes', () => {
 })
 
 test('the words in a schema of others lose what nobody sees, and nothing else does', () => {
-  const hidden = 'a\u200Bb\u202E\u{E0041}c'
+  const hidden = 'a\u200Bb\u202E\u061C\uFE00\u{E0041}\u{E0101}c'
   const schema = {
     title: hidden,
     properties: {

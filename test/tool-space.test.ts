@@ -3,9 +3,12 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import {
   connectPeer,
   ConvokeError,
+  createServerTool,
   defineTool,
   executeBatch,
+  type Json,
   type JsonObject,
+  type Question,
   type Task,
   type Tool,
   type ToolCallRecord,
@@ -14,6 +17,7 @@ import {
 } from 'convoke'
 import { describe, expect, test } from 'vitest'
 import { cleanup, deferred, startNode, until } from './support/lifetime.ts'
+import { stdioServer } from './support/mcp-servers.ts'
 import { resultOf, say, send, toolCall, toolErrorOf } from './support/wire.ts'
 
 const anything = { type: 'object' } as const
@@ -74,6 +78,15 @@ describe('tools of others', () => {
     }
   })
 
+  test('have their own time also where they are looked for first', async () => {
+    const server = await stdioServer()
+    const alice = await startNode({ publish: ['slow.*'] })
+    alice.mcpServers.register('slow', { ...server.options, timeoutMs: 300 })
+    const late = await send(alice.url, toolCall('slow.hold'))
+    expect(toolErrorOf(late)).toMatchObject({ code: 'timeout', tool_name: 'slow.hold' })
+    await server.heard('cancelled hold')
+  })
+
   test('stop where they run when the caller of the one that publishes them cancels', async () => {
     const began = deferred()
     const stopped = deferred()
@@ -86,6 +99,7 @@ describe('tools of others', () => {
     })
     const bob = await startNode({ agent: { id: 'bob' }, tools: [hold] })
     const alice = await startNode({ peers: { bob: { url: bob.url } }, publish: ['bob.*'] })
+    await until(() => alice.tools.published().length === 1, 'alice to know what to publish')
     const carol = await startNode({ agent: { id: 'carol' }, peers: { alice: { url: alice.url } } })
     const controller = new AbortController()
     const call = carol.tools.call('alice.bob.hold', {}, { signal: controller.signal })
@@ -128,6 +142,22 @@ describe('a hook', () => {
     expect(seen).toEqual([])
   })
 
+  test('after a call gives a result that is held against the schema, as one of the tool is', async () => {
+    const output = { type: 'object', properties: { n: { type: 'number' } }, required: ['n'] }
+    const given: unknown[] = [{ n: 'many' }, { n: () => 1 }]
+    const ends: unknown[] = []
+    const hook: ToolHooks = {
+      after: (_call, outcome) => {
+        ends.push(outcome.result ?? outcome.error?.code)
+        return { result: given.shift() as JsonObject }
+      },
+    }
+    const node = await startNode({ tools: [tool('count', () => ({ n: 1 }), { output })], toolCalls: { hooks: [hook] } })
+    await expect(node.tools.call('count')).rejects.toMatchObject({ code: 'invalid_result' })
+    await expect(node.tools.call('count')).rejects.toMatchObject({ code: 'invalid_result' })
+    expect(ends).toEqual([{ n: 1 }, { n: 1 }])
+  })
+
   test('after a call may give another result, and sees failures; its own are not those of the call', async () => {
     const outcomes: (string | undefined)[] = []
     expect(await callWith([{ after: () => ({ result: 'redacted' }) }])).toBe('redacted')
@@ -166,6 +196,37 @@ describe('limits', () => {
     expect(await Promise.all([1, 2, 3].map(() => node.tools.call('outer')))).toEqual(['in', 'in', 'in'])
   })
 
+  test('at a source hold for calls that had to wait for their tool first', async () => {
+    let running = 0
+    let most = 0
+    const gates = [deferred(), deferred(), deferred()]
+    const started = gates.map(() => deferred())
+    let calls = 0
+    const work = async (): Promise<number> => {
+      const turn = calls++
+      most = Math.max(most, ++running)
+      started[turn]?.resolve()
+      await gates[turn]?.promise
+      running--
+      return turn
+    }
+    const node = await startNode({
+      tools: [tool('one', work, { traits: { concurrency: 1 } }), tool('other', work)],
+      toolCalls: { limits: { perSource: 1 } },
+    })
+    const first = node.tools.call('one')
+    const second = node.tools.call('one')
+    await started[0]?.promise
+    gates[0]?.resolve()
+    await first
+    await started[1]?.promise
+    const third = node.tools.call('other')
+    await new Promise((resolve) => setImmediate(resolve))
+    for (const gate of gates) gate.resolve()
+    await Promise.all([second, third])
+    expect(most).toBe(1)
+  })
+
   test('of all tools hold for those that set none themselves, and one that leaves the line makes room', async () => {
     let running = 0
     let most = 0
@@ -184,6 +245,26 @@ describe('limits', () => {
     await Promise.all(calls)
     expect(most).toBe(2)
   })
+})
+
+test('a tool that sets no time itself has that of all tools, by each door', async () => {
+  const stopped: unknown[] = []
+  const wait = (_params: unknown, { signal }: ToolContext): Promise<never> =>
+    new Promise((_resolve, reject) => {
+      signal.addEventListener('abort', () => {
+        stopped.push((signal.reason as ConvokeError).code)
+        reject(signal.reason as ConvokeError)
+      })
+    })
+  const done = deferred()
+  const patient = tool('patient', () => done.promise.then(() => 'done'), { traits: { timeoutMs: 60_000 } })
+  const node = await startNode({ tools: [tool('wait', wait), patient], toolCalls: { timeoutMs: 100 } })
+  const patiently = node.tools.call('patient')
+  await expect(node.tools.call('wait')).rejects.toMatchObject({ code: 'timeout' })
+  expect(toolErrorOf(await send(node.url, toolCall('wait')))).toMatchObject({ code: 'timeout' })
+  expect(stopped).toEqual(['timeout', 'timeout'])
+  done.resolve()
+  expect(await patiently).toBe('done')
 })
 
 describe('a call is tried again', () => {
@@ -227,10 +308,26 @@ describe('a call is tried again', () => {
     const node = await startNode({ tools: [once], toolCalls: { retry } })
     await expect(node.tools.call('shaky')).rejects.toMatchObject({ code: 'unavailable' })
     expect(runs()).toBe(1)
+    const { tool: busy, runs: starts } = failing(1, 'rate_limited', {})
+    const first = await startNode({ agent: { id: 'first' }, tools: [busy], toolCalls: { retry } })
+    await expect(first.tools.call('shaky')).rejects.toMatchObject({ code: 'rate_limited' })
+    expect(starts()).toBe(1)
     const { tool: broken, runs: others } = failing(1, 'tool_failed', { idempotent: true })
     const second = await startNode({ tools: [broken], toolCalls: { retry } })
     await expect(second.tools.call('shaky')).rejects.toMatchObject({ code: 'tool_failed' })
     expect(others()).toBe(1)
+  })
+
+  test('not at a peer either, where the tool had begun', async () => {
+    let runs = 0
+    const shaky = tool('shaky', () => {
+      runs++
+      throw new ConvokeError('rate_limited', 'Not now.')
+    })
+    const bob = await startNode({ agent: { id: 'bob' }, tools: [shaky] })
+    const alice = await startNode({ peers: { bob: { url: bob.url } }, toolCalls: { retry } })
+    await expect(alice.tools.call('bob.shaky')).rejects.toMatchObject({ code: 'rate_limited' })
+    expect(runs).toBe(1)
   })
 
   test('within its deadline only', async () => {
@@ -369,10 +466,40 @@ describe('what is known', () => {
     expect(await node.tools.call('double', { n: 1 })).toEqual({ twice: 2 })
   })
 
+  test('a node that stops lets the calls of its program end, and then stops them', async () => {
+    const [began, release, stopped] = [deferred(), deferred(), deferred()]
+    const hold = tool('hold', async (_params, { signal }) => {
+      began.resolve()
+      signal.addEventListener('abort', () => stopped.resolve())
+      await release.promise
+      return 'done'
+    })
+    const patient = await startNode({ tools: [hold], server: { drainMs: 20_000 } })
+    const ending = patient.tools.call('hold')
+    await began.promise
+    const stopping = patient.stop()
+    release.resolve()
+    expect(await ending).toBe('done')
+    await stopping
+
+    const never = tool('never', async (_params, { signal }) => {
+      began.resolve()
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+      stopped.resolve()
+    })
+    const node = await startNode({ tools: [never], server: { drainMs: 0 } })
+    const call = node.tools.call('never').catch((error: unknown) => error)
+    await node.stop()
+    expect(await call).toMatchObject({ code: 'canceled' })
+    await stopped.promise
+  })
+
   test('a closed tool space calls nothing any more, and closes no other', async () => {
     const [alice, bob] = [await startNode({ tools: [double] }), await startNode({ tools: [double] })]
+    const before = alice.tools.snapshot()
     await alice.tools.close()
     await expect(alice.tools.call('double', { n: 1 })).rejects.toMatchObject({ code: 'unavailable' })
+    expect(await before.tryCall('double', { n: 1 })).toMatchObject({ success: false, errorType: 'unavailable' })
     expect(await bob.tools.call('double', { n: 1 })).toEqual({ twice: 2 })
   })
 })
@@ -417,6 +544,34 @@ describe('a policy', () => {
     expect(deleted).toEqual(['/tmp/a'])
   })
 
+  test('that wants an approval has it for the arguments that the tool is called with', async () => {
+    deleted = []
+    const gate = deferred()
+    const node = await startNode({
+      tools: [...tools, tool('busy', () => gate.promise)],
+      toolPolicy: [{ tools: 'delete', decision: 'ask' }, { decision: 'allow' }],
+      toolCalls: { limits: { perSource: 1 } },
+    })
+    const busy = node.tools.call('busy')
+    const params = { path: '/a' }
+    const answered = deferred()
+    const ask = async (question: Question): Promise<Json> => {
+      const { arguments_hash: hash } = ((question.schema as JsonObject | undefined)?.['properties'] ?? {}) as {
+        arguments_hash: { const: string }
+      }
+      answered.resolve()
+      return { approve: true, arguments_hash: hash.const }
+    }
+    const call = node.tools.call('delete', params, { ask })
+    await answered.promise
+    await new Promise((resolve) => setImmediate(resolve))
+    params.path = '/b'
+    gate.resolve()
+    await busy
+    await expect(call).rejects.toMatchObject({ code: 'forbidden' })
+    expect(deleted).toEqual([])
+  })
+
   test('that wants an approval asks the caller, and an approval counts for exactly these arguments', async () => {
     deleted = []
     const node = await startNode({ tools, toolPolicy: [{ tools: 'delete', decision: 'ask' }] })
@@ -445,6 +600,20 @@ describe('a policy', () => {
     await expect(node.tools.call('delete', { path: '/c' })).rejects.toMatchObject({ code: 'forbidden' })
     expect(deleted).toEqual(['/a'])
   })
+})
+
+test('a whole service as one tool obeys the rules for each of its tools', async () => {
+  const bob = await startNode({ agent: { id: 'bob' }, tools: [double, tool('secret', () => 'seen')] })
+  const alice = await startNode({
+    peers: { bob: { url: bob.url } },
+    toolPolicy: [{ tools: 'bob.secret', decision: 'deny' }, { decision: 'allow' }],
+  })
+  alice.registry.register(createServerTool(alice.remoteTools, 'bob', { name: 'all_of_bob' }))
+  const ask = (name: string, params: object): Promise<unknown> =>
+    alice.tools.call('all_of_bob', { tool: name, arguments: params })
+  expect(await ask('double', { n: 2 })).toEqual({ twice: 4 })
+  await expect(ask('secret', {})).rejects.toMatchObject({ code: 'forbidden' })
+  await expect(ask('double', { n: 'x' })).rejects.toMatchObject({ code: 'invalid_params' })
 })
 
 describe('a tool of another node that has changed since it was first seen', () => {

@@ -758,3 +758,21 @@ test('a round by definitions whose schemas were bent gets its params back', asyn
   expect(answers[0]?.success).toBe(true)
   expect(seen).toEqual([{ text: 'a' }])
 })
+
+test('pictures go along to a model that takes them', async () => {
+  const registry = new LocalToolRegistry()
+  const parts = [
+    { text: 'A dot.' },
+    { raw: 'iVBORw==', mediaType: 'image/png' },
+    { raw: 'AAAA', mediaType: 'audio/wav' },
+  ]
+  registry.register(
+    defineTool({ name: 'dot', description: 'Draws.', input: { type: 'object' }, run: () => new Content(parts) }),
+  )
+  const { answers } = await executeBatch(new ToolManager({ registry }), [{ id: '1', name: 'dot', arguments: {} }])
+  const [block] = toAnthropicBlocks(answers)
+  expect(block?.content).toEqual([
+    { type: 'text', text: expect.stringContaining('A dot.') as string },
+    { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'iVBORw==' } },
+  ])
+})

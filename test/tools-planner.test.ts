@@ -334,6 +334,8 @@ test('the tools of a peer are one tool too, with one look at the peer for all ca
   const bob = await startNode({ agent: { id: 'bob' }, tools: [echo] })
   const alice = await startNode({ peers: { bob: { url: bob.url } } })
   alice.registry.register(createServerTool(alice.remoteTools, 'bob'))
+  // Which tools of others callers see is for `publish` to say, one by one.
+  expect(alice.tools.published()).toEqual([])
   const call = (text: string) => alice.registry.call('bob', { tool: 'echo', arguments: { text } })
   const results = await Promise.all(['a', 'b', 'c'].map(call))
   expect(results).toMatchObject([{ text: 'a' }, { text: 'b' }, { text: 'c' }])

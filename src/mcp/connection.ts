@@ -30,6 +30,8 @@ export interface ConnectionOptions {
   readonly log: Logger
   /** Takes the server's secrets out of a text. */
   readonly redact: (text: string) => string
+  /** Hears of further secrets of the server, before it is told them. */
+  readonly onSecrets: (secrets: readonly string[]) => void
   /** What the server is told that it talks to. */
   readonly clientInfo: { readonly name: string; readonly version: string }
   /** The server has other tools now. */
@@ -59,6 +61,9 @@ interface Carrier {
   /** Ends what the transport stands on. */
   release(): Promise<void>
 }
+
+/** What a program writes last is often a stack, or its version; why it ended stands above. */
+const telling = /^(?!\s+at ).*(?:error|cannot|could not|not found|denied|refused|failed|missing)/i
 
 export class Connection {
   readonly #options: ConnectionOptions
@@ -225,7 +230,7 @@ export class Connection {
   }
 
   #carry(kind: Carrier['name']): Carrier {
-    const { settings, environment, log, redact } = this.#options
+    const { settings, environment, log, redact, onSecrets } = this.#options
     const { transport } = settings
     if (transport.type === 'stdio') {
       const onLine = (line: string): void => {
@@ -234,7 +239,7 @@ export class Connection {
         if (this.#said.length > maxStderrLines) this.#said.shift()
         log.debug({ server: settings.id }, text)
       }
-      const stdio = new StdioTransport(transport, { environment, onLine })
+      const stdio = new StdioTransport(transport, { environment, onLine, onSecrets })
       return { transport: stdio, name: 'stdio', stdio, release: () => stdio.close() }
     }
     return this.#carryHttp(kind, transport)
@@ -366,7 +371,7 @@ export class Connection {
   #place(tool: McpCall['tool'] | undefined): ErrorPlace {
     const { settings, redact } = this.#options
     const { stdio } = this.#carrier
-    const last = this.#said.at(-1)
+    const last = this.#said.findLast((line) => telling.test(line)) ?? this.#said.at(-1)
     const ending = stdio?.ending
     return {
       server: settings.id,

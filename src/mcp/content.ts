@@ -45,7 +45,7 @@ export function fromMcpContent(content: unknown, structuredContent?: unknown): T
 }
 
 /** What a value is in MCP. Objects go as structured content with their JSON as text beside it, for hosts that know only that. */
-export function toMcpContent(value: ToolValue): McpContent {
+export function toMcpContent(value: ToolValue, hasOutput = true): McpContent {
   if (typeof value === 'string') return { content: [{ type: 'text', text: value }] }
   if (value instanceof Uint8Array) return { content: [toBlobBlock(Buffer.from(value).toString('base64'), {}, {})] }
   if (!isContent(value)) {
@@ -56,7 +56,8 @@ export function toMcpContent(value: ToolValue): McpContent {
   for (const part of value.parts) {
     const about = aboutOf(part)
     if (part.data !== undefined && about['type'] !== verbatim && result.structuredContent === undefined) {
-      if (isObject(part.data)) result.structuredContent = part.data
+      // Hosts that see it may look at nothing else.
+      if (isObject(part.data) && (hasOutput || about['type'] === structured)) result.structuredContent = part.data
       if (isObject(part.data) && about['type'] === structured) continue
     }
     result.content.push(toBlock(part, about))

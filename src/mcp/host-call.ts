@@ -361,7 +361,7 @@ export class HostCall {
   #result(): CallToolResult {
     const { state, error, errorBody, statusText, result } = this.#view
     if (state === 'TASK_STATE_COMPLETED')
-      return toMcpContent(result === undefined ? statusText : result) as CallToolResult
+      return toMcpContent(result === undefined ? statusText : result, this.#hasOutput) as CallToolResult
     if (state === 'TASK_STATE_REJECTED' && error?.code === 'not_found' && this.#tool !== undefined)
       throw unknownTool(this.#tool.name)
     return failure(error?.message ?? (statusText || `The task ended as ${wordOf(state)}.`), errorBody)
@@ -369,9 +369,13 @@ export class HostCall {
 
   /** What a host gets whose task goes on. */
   #left(): CallToolResult {
+    return handleResult(this.#describe(), this.#hasOutput)
+  }
+
+  /** Whether the host was told what the result looks like. */
+  get #hasOutput(): boolean {
     const tool = this.#tool
-    const breaksSchema = tool !== undefined && this.#options.catalogue.hasOutput(this.#host.caller, tool.handle)
-    return handleResult(this.#describe(), breaksSchema)
+    return tool !== undefined && this.#options.catalogue.hasOutput(this.#host.caller, tool.handle)
   }
 
   #describe(): JsonObject {

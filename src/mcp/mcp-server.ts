@@ -61,7 +61,7 @@ const gatherMs = 50
 export class McpServer {
   readonly settings: ServerSettings
   readonly #context: McpServerContext
-  readonly #redact: (text: string) => string
+  #redact: (text: string) => string
   readonly #connecting = new SharedWork<Connection>()
   readonly #discovering = new SharedWork<void>()
   readonly #tools: KnownTools
@@ -230,7 +230,10 @@ export class McpServer {
         environment,
         log,
         clientInfo,
-        redact: this.#redact,
+        redact: (text) => this.#redact(text),
+        onSecrets: (more) => {
+          this.#redact = createRedactor([...secretsOf(settings), ...more])
+        },
         onListChanged: () => {
           this.#isStale = true
           this.#refresh()
@@ -370,7 +373,7 @@ export class McpServer {
       server: this.settings.id,
       info,
       timeoutMs: this.settings.timeoutMs,
-      redact: this.#redact,
+      redact: (text) => this.#redact(text),
       call: (params, call) => this.call(params, call),
       onStale: () => {
         this.#isStale = true

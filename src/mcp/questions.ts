@@ -35,6 +35,7 @@ const maxMessageLength = 4_000
 const maxSamplingChars = 256 * 1024
 /** How the protocol's own examples say that a user refused. */
 const refusedCode = -1
+const maxUrlLength = 4_000
 
 export class Questions {
   readonly #log: Logger
@@ -94,7 +95,7 @@ export class Questions {
     const message = clip(cleanText(params.message), maxMessageLength)
     const isVisit = params.mode === 'url'
     const question = isVisit
-      ? { message: `${message}\nOpen ${params.url} and say when you are done.` }
+      ? { message: `${message}\nOpen ${clip(cleanText(params.url), maxUrlLength)} and say when you are done.` }
       : { message, schema: cleanSchema(params.requestedSchema as JsonSchema) }
     try {
       return toElicitResult(await unlessTakenBack(call.ask(question), signal), isVisit)

@@ -306,7 +306,8 @@ function toHeaders(block: Block, warnings: string[]): Record<string, string> {
 export function secretsOf({ transport }: Pick<ServerSettings, 'transport'>): string[] {
   if (transport.type !== 'stdio') {
     const headers = Object.values(transport.headers).flatMap((value) => [value, value.slice(value.indexOf(' ') + 1)])
-    return [...headers, ...new URL(transport.url).searchParams.values()]
+    const { pathname, searchParams } = new URL(transport.url)
+    return [...headers, ...searchParams.values(), ...pathname.split('/').filter((segment) => keyLike.test(segment))]
   }
   // An argument may be `--api-key=SECRET`, or stand behind `--api-key`.
   const args = transport.args.flatMap((arg, index) => {
@@ -314,7 +315,23 @@ export function secretsOf({ transport }: Pick<ServerSettings, 'transport'>): str
     if (secretName.test(before) && !arg.startsWith('-')) return [arg, arg.slice(arg.search(/[:=]\s*/) + 1).trim()]
     return secretName.test(arg) && /[:=]/.test(arg) ? [arg.slice(arg.search(/[:=]/) + 1).trim()] : []
   })
-  return [...Object.values(transport.env), ...args]
+  const given = [...Object.values(transport.env), ...args]
+  return [...given, ...[...given, ...transport.args].flatMap(passwordIn)]
+}
+
+/** Servers that are called by a URL of one's own have the key in its path. */
+const keyLike = /^(?=.*\d)[A-Za-z0-9_~.-]{16,}$/
+
+/** Of an address such as `postgres://user:password@host`. */
+function passwordIn(text: string): string[] {
+  const password = URL.canParse(text) ? new URL(text).password : ''
+  if (password === '') return []
+  try {
+    return [password, decodeURIComponent(password)]
+  } catch {
+    // A % that encodes nothing.
+    return [password]
+  }
 }
 
 const secretName = /auth|key|token|secret|pass|cookie|credential|header/i

@@ -21,7 +21,7 @@ export interface SessionOptions {
 export interface Connection {
   /** The newest credentials that it came with. */
   caller: Caller
-  /** Calls under way, and streams that are open. */
+  /** Calls under way, and answers that are being read. */
   busy: number
 }
 
@@ -29,6 +29,8 @@ interface Session extends Connection {
   readonly id: string
   readonly transport: WebStandardStreamableHTTPServerTransport
   readonly server: McpServer
+  /** GETs that are open: many hosts keep one for as long as they live. */
+  streams: number
   idleSince: number
 }
 
@@ -89,7 +91,7 @@ export class Sessions {
     })
     const connection: Connection = { caller, busy: 0 }
     const server = this.#options.connect(connection)
-    const session: Session = Object.assign(connection, { id, transport, server, idleSince: Date.now() })
+    const session: Session = Object.assign(connection, { id, transport, server, streams: 0, idleSince: Date.now() })
     await server.connect(transport)
     server.server.onclose = () => {
       this.#sessions.delete(id)
@@ -111,9 +113,10 @@ export class Sessions {
   }
 
   async #serve(session: Session, request: Request, body: unknown): Promise<Response> {
-    session.busy++
+    const kind = request.method === 'GET' ? 'streams' : 'busy'
+    session[kind]++
     const done = (): void => {
-      session.busy--
+      session[kind]--
       this.#touch(session)
     }
     try {
@@ -135,7 +138,7 @@ export class Sessions {
     if (this.#sessions.delete(session.id)) this.#sessions.set(session.id, session)
   }
 
-  /** Ends the session that has been idle the longest, of this caller before any other's. Whether there is room now. */
+  /** Ends the session that has called nothing for the longest, of this caller before any other's. Whether there is room now. */
   #makeRoom(caller: Caller): boolean {
     if (this.#sessions.size < this.#options.maxSessions) return true
     const idle = [...this.#sessions.values()].filter(({ busy }) => busy === 0)
@@ -148,7 +151,7 @@ export class Sessions {
   #sweep(): void {
     const before = Date.now() - this.#options.ttlMs
     for (const session of this.#sessions.values()) {
-      if (session.busy === 0 && session.idleSince <= before) void this.#end(session)
+      if (session.busy === 0 && session.streams === 0 && session.idleSince <= before) void this.#end(session)
     }
   }
 

@@ -21,6 +21,8 @@ export interface StdioOptions {
   readonly environment: Environment
   /** Hears each line of the server's stderr, and of its stdout what is no message. */
   readonly onLine: (line: string) => void
+  /** Hears what its `envFile` holds, before it is started. */
+  readonly onSecrets: (secrets: readonly string[]) => void
   /** How long the server may take to end when its stdin does, and again when it is told to, in milliseconds. Default: 2,000. */
   readonly graceMs?: number
 }
@@ -127,11 +129,9 @@ export class StdioTransport implements Transport {
     })
     if (envFile === undefined) return { ...Object.fromEntries(kept), ...env }
     try {
-      return {
-        ...Object.fromEntries(kept),
-        ...(parseEnv(await readFile(envFile, 'utf8')) as Record<string, string>),
-        ...env,
-      }
+      const more = parseEnv(await readFile(envFile, 'utf8')) as Record<string, string>
+      this.#options.onSecrets(Object.values(more))
+      return { ...Object.fromEntries(kept), ...more, ...env }
     } catch (cause) {
       throw new ConvokeError('unavailable', `Its envFile ${excerpt(envFile)} cannot be read.`, {
         cause,

@@ -346,9 +346,11 @@ class RemoteCall implements OpenCall {
       })
     }
     const { code, message, retryable, retryAfterMs, issues } = told
+    // Turned away before the tool began: no word of the tool's own.
+    const isTurnedAway = code === 'rate_limited' && status.state === 'TASK_STATE_REJECTED'
     throw new PeerError(code, peer, clip(message, 4000), {
       ...this.#about(),
-      kind: code === 'timeout' || code === 'canceled' ? code : 'tool',
+      kind: code === 'timeout' || code === 'canceled' ? code : isTurnedAway ? 'connection' : 'tool',
       retryable,
       ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
       ...(issues === undefined ? {} : { issues }),

@@ -175,7 +175,7 @@ function toDescriptor({ name, tool }: PublishedTool): ToolDescriptor {
   return {
     name,
     description: tool.description,
-    tags: category === undefined ? tags : [category, ...tags],
+    tags: [...new Set(category === undefined ? tags : [category, ...tags])],
     inputSchema: tool.input,
     ...(tool.output === undefined ? {} : { outputSchema: tool.output }),
     annotations: { readOnlyHint: readOnly ?? false, idempotentHint: (readOnly ?? false) || (idempotent ?? false) },

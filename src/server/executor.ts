@@ -24,7 +24,13 @@ export interface ExecutorOptions {
 export function createExecutor(options: ExecutorOptions): Executor<StoredContext> {
   const { log, tools, guard } = options
   const politely: MessageHandler = (_message, { caller }) => describeTools(namesFor(tools, caller))
-  const services: ToolServices = { log, resolve: (name) => tools.resolve(name), guard, pipeline: tools.pipeline }
+  const services: ToolServices = {
+    log,
+    resolve: (name) => tools.resolve(name),
+    knows: (service) => tools.knows(service),
+    guard,
+    pipeline: tools.pipeline,
+  }
   return (start: Start<StoredContext>): Work => {
     const { message, metadata, context } = start.request
     let call: ToolCall | undefined

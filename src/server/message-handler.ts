@@ -91,6 +91,7 @@ export interface HandlerServices {
   readonly log: Logger
   /** Finds the tools that the handler may call. */
   readonly resolve: Resolve
+  readonly knows: (service: string) => boolean
   readonly guard: DelegationGuard
   /** What stands around the calls. */
   readonly pipeline: Pipeline

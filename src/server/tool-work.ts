@@ -28,6 +28,7 @@ export interface ToolServices {
   readonly log: Logger
   /** Finds the tools that this one may call. */
   readonly resolve: Resolve
+  readonly knows: (service: string) => boolean
   readonly guard: DelegationGuard
   /** What stands around the call. */
   readonly pipeline: Pipeline
@@ -69,7 +70,7 @@ export function toToolWork(
   if (params instanceof Promise) params.catch(() => {})
   return {
     repeatable: tool.traits.readOnly === true || tool.traits.idempotent === true,
-    timeoutMs: toTimeout(tool.traits.timeoutMs, call, chain),
+    timeoutMs: toTimeout(services.pipeline.timeoutOf(tool), call, chain),
     fail: (error) => failed(tool.elsewhere?.failure(error, undefined) ?? error, name),
     run: (work) => {
       const way = new TaskChain(services.guard, chain)
@@ -95,6 +96,7 @@ export function toLateWork(finding: Promise<Work>, call: ToolCall, chain: Delega
     async *run(context) {
       const work = await unlessStopped(finding, context.signal)
       if (work.refusal !== undefined) return work.refusal
+      if (work.timeoutMs !== undefined) context.limit(work.timeoutMs)
       try {
         return yield* work.run(context)
       } catch (error) {
@@ -273,10 +275,11 @@ class CallContext implements ToolContext {
 
   /** What a tool calls ends with it, and counts as its caller's. */
   get tools(): ToolSpace {
-    const { log, resolve, pipeline } = this.#services
+    const { log, resolve, knows, pipeline } = this.#services
     this.#space ??= createSpace({
       log,
       resolve,
+      knows,
       pipeline,
       path: this.#path,
       caller: this.caller,

@@ -65,6 +65,8 @@ export class Run {
   #graceTimer: NodeJS.Timeout | undefined
   #deadlineTimer: NodeJS.Timeout | undefined
   #deadline: number | undefined
+  /** How long the run may take in all, for messages. */
+  #timeoutMs: number | undefined
   #remainingMs: number | undefined
   #asked: Asked[] = []
   #askedAt = 0
@@ -186,7 +188,8 @@ export class Run {
     if (this.#closed) return
     if (this.work.refusal !== undefined) return this.#finish(this.work.refusal)
     if (this.#stop !== undefined) return this.#finish(this.#stopOutcome(this.#stop.error))
-    this.#startDeadline(this.work.timeoutMs)
+    this.#timeoutMs = this.work.timeoutMs
+    this.#startDeadline(this.#timeoutMs)
     this.#journal.flushSoon()
     this.#pump().catch((error: unknown) => this.#finish(this.#failure(error)))
   }
@@ -302,6 +305,7 @@ export class Run {
     return new Context(this.id, this.contextId, this.#journal.epoch, {
       signal: () => this.#signal(),
       deadline: () => this.#deadline,
+      limit: (timeoutMs) => this.#limit(timeoutMs),
       emit: (event) => this.#emit(event),
       ask: (question, state) => this.#ask(question, state),
     })
@@ -434,8 +438,16 @@ export class Run {
   #startDeadline(timeoutMs: number | undefined): void {
     if (timeoutMs === undefined) return
     this.#deadline = Date.now() + timeoutMs
-    const error = new ConvokeError('timeout', `The call did not end within ${this.work.timeoutMs} ms.`)
+    const error = new ConvokeError('timeout', `The call did not end within ${this.#timeoutMs} ms.`)
     this.#deadlineTimer = setTimeout(() => this.stop(error), timeoutMs)
+  }
+
+  #limit(timeoutMs: number): void {
+    if (this.#closed || this.#stop !== undefined) return
+    if (this.#deadline !== undefined && this.#deadline <= Date.now() + timeoutMs) return
+    this.#timeoutMs = timeoutMs
+    this.#clearDeadline()
+    this.#startDeadline(timeoutMs)
   }
 
   #pauseDeadline(): void {
@@ -459,6 +471,7 @@ function unspeakable(taskId: string, contextId: string): Message {
 interface Powers {
   signal(): AbortSignal
   deadline(): number | undefined
+  limit(timeoutMs: number): void
   emit(event: WorkEvent): void
   ask(question: Message, state: InterruptedState): Promise<Message>
 }
@@ -482,6 +495,10 @@ class Context implements WorkContext {
 
   get deadline(): number | undefined {
     return this.#powers.deadline()
+  }
+
+  limit(timeoutMs: number): void {
+    this.#powers.limit(timeoutMs)
   }
 
   emit(event: WorkEvent): void {

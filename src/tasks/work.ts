@@ -53,6 +53,8 @@ export interface WorkContext {
   readonly attempt: number
   /** Says something outside the order of the generator's yields; nothing happens once the run has ended. */
   emit(event: WorkEvent): void
+  /** Sets the longest run, in milliseconds from now, where that was not known before; an earlier deadline stays. */
+  limit(timeoutMs: number): void
   /** Makes the task `input-required` and resolves with the next message on it. Rejects when the run is stopped. */
   ask(question: Message, state?: InterruptedState): Promise<Message>
 }

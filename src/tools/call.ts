@@ -4,7 +4,7 @@
  */
 import { abortReason, pause } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
-import type { JsonObject } from '../base/json.ts'
+import type { Json, JsonObject } from '../base/json.ts'
 import { toolCalls, type ToolCallRecord } from '../base/trace.ts'
 import { toFailure } from './failure.ts'
 import { Hooked, runAfter, runBefore } from './hooks.ts'
@@ -12,9 +12,9 @@ import type { Leave } from './limits.ts'
 import { bare, type Pipeline } from './pipeline.ts'
 import { approvalQuestion, checkApproval } from './approval.ts'
 import type { PolicyTool, ToolPolicy } from './policy.ts'
-import { retryDelay, retryRuleFor } from './retry.ts'
+import { retryDelay, retryRuleFor, type Tried } from './retry.ts'
 import type { Chunk, Tool, ToolContext, ToolValue } from './tool.ts'
-import { checkChunk, checkParams, checkResult } from './validation.ts'
+import { checkChunk, checkParams, checkPlainResult, checkResult } from './validation.ts'
 
 /**
  * Calls a tool: yields its chunks and returns its result, all of them checked. Whatever goes wrong is thrown as a
@@ -56,6 +56,7 @@ async function* drive(
   let attempt = 0
   let chunks = 0
   let outcome: ToolCallRecord['outcome'] = 'canceled'
+  let isSettled = false
   try {
     let given = checked ?? checkParams(tool, unchecked)
     if (given instanceof Promise) given = await given
@@ -64,9 +65,11 @@ async function* drive(
       const changed = runBefore(hooks, tool, params, context)
       if (changed !== params) params = await changedParams(tool, params, changed, context)
     }
-    if (policy !== undefined) await permit(tool, params, context, policy)
+    const approved = policy === undefined ? undefined : await permit(tool, params, context, policy)
     const turn = pipeline.limits.enter(tool, context)
     leave = turn instanceof Promise ? await turn : turn
+    // The params are an object that its caller may hold, and may have changed while the call stood in line.
+    if (approved !== undefined) checkApproval(approved, tool, params)
     onBegin?.()
     for (;;) {
       attempt++
@@ -93,12 +96,18 @@ async function* drive(
         }
         let result = checkResult(tool, value, pipeline.resultMode(tool), (error) => warnOf(tool, error, pipeline))
         if (result instanceof Promise) result = await result
-        if (hooks.length > 0) result = await settle(tool, params, context, pipeline, startedAt, attempt, result)
+        if (hooks.length > 0) {
+          isSettled = true
+          const given = await settle(tool, params, context, pipeline, startedAt, attempt, result)
+          if (given !== result) result = checkGivenResult(tool, given, pipeline)
+        }
         outcome = 'ok'
         return result
       } catch (error) {
         const failure = toFailure(tool, error, context)
-        const delayMs = await again(tool, failure, attempt, context, pipeline)
+        // What is wrong now is what a hook made of the result.
+        if (isSettled) throw failure
+        const delayMs = await again(tool, failure, { attempt, hasSpoken: chunks > 0 }, context, pipeline)
         if (delayMs === undefined) throw failure
         // The tool runs anew: what it has said does not count.
         if (chunks > 0) context.hop?.restart()
@@ -108,7 +117,7 @@ async function* drive(
   } catch (error) {
     const failure = toFailure(tool, error, context)
     outcome = failure.code
-    if (hooks.length > 0 && attempt > 0 && params !== undefined) {
+    if (hooks.length > 0 && !isSettled && attempt > 0 && params !== undefined) {
       await settle(tool, params, context, pipeline, startedAt, attempt, undefined, failure)
     }
     throw failure
@@ -131,22 +140,22 @@ async function changedParams(
 }
 
 /**
- * Asks the policy about a call as it is going to be, and the caller for an approval where it wants one, which counts for
- * exactly these params. Throws `forbidden`.
+ * Asks the policy about a call as it is going to be, and the caller for an approval where it wants one. Gives the approval,
+ * which counts for exactly these params. Throws `forbidden`.
  */
 export async function permit(
   tool: PolicyTool,
   params: JsonObject,
   context: Pick<ToolContext, 'caller' | 'ask' | 'hop'>,
   policy: ToolPolicy,
-): Promise<void> {
+): Promise<Json | undefined> {
   const path = context.hop?.path
   const { decision, reason } = policy.decide({ caller: context.caller, tool, params, agent: path?.[path.length - 1] })
-  if (decision === 'allow') return
+  if (decision === 'allow') return undefined
   if (decision === 'deny') {
     throw new ConvokeError('forbidden', `The tool "${tool.name}" may not be called so: ${reason}`)
   }
-  let answer
+  let answer: Json
   try {
     answer = await context.ask(approvalQuestion(tool, params))
   } catch (error) {
@@ -155,18 +164,24 @@ export async function permit(
     throw new ConvokeError('forbidden', text, { cause: error })
   }
   checkApproval(answer, tool, params)
+  return answer
+}
+
+/** A result that a hook gave in place of the tool's own, held against the tool's schema like that. */
+function checkGivenResult(tool: Tool, result: ToolValue, pipeline: Pipeline): ToolValue {
+  return checkPlainResult(tool, result, pipeline.resultMode(tool), (error) => warnOf(tool, error, pipeline))
 }
 
 /** Waits for the next attempt; undefined where there is none. */
 async function again(
   tool: Tool,
   failure: ConvokeError,
-  attempt: number,
+  tried: Omit<Tried, 'deadline'>,
   context: ToolContext,
   { retry }: Pipeline,
 ): Promise<number | undefined> {
   if (retry.length === 0) return undefined
-  const delayMs = retryDelay(retryRuleFor(retry, tool), tool, failure, attempt, context.deadline)
+  const delayMs = retryDelay(retryRuleFor(retry, tool), tool, failure, { ...tried, deadline: context.deadline })
   if (delayMs === undefined || context.signal.aborted) return undefined
   await pause(delayMs, context.signal, { keepAlive: true })
   return context.signal.aborted ? undefined : delayMs

@@ -180,7 +180,8 @@ const promptKeys = ['system', 'user', 'reminder']
 /** The longest that a timer of Node can be set to: 24.8 days. */
 const maxTimeoutMs = 2 ** 31 - 1
 
-function toTraits(name: string, traits: unknown): ToolTraits {
+/** The traits as they are kept. Throws `config` for what is none. */
+export function toTraits(name: string, traits: unknown): ToolTraits {
   const must = (key: string, what: string, value: unknown): ConvokeError =>
     wrong(`The trait \`${key}\` of the tool "${name}" must be ${what}, got ${excerpt(value)}.`)
   if (!isObject(traits)) throw wrong(`The \`traits\` of the tool "${name}" must be an object, got ${excerpt(traits)}.`)

@@ -29,7 +29,10 @@ export interface ToolHooks {
    * refuses the call: a ConvokeError as it is, anything else as `internal`. The tool is not called then.
    */
   before?(call: HookedCall): Changed<'params', JsonObject> | Promise<Changed<'params', JsonObject>>
-  /** After a call that a tool was run for. May give another result in place of the one there is. What it throws is logged. */
+  /**
+   * After a call that a tool was run for. May give another result in place of the one there is, which is held against the
+   * tool's schema as that was. What it throws is logged.
+   */
   after?(call: HookedCall, outcome: HookedOutcome): Changed<'result', ToolValue> | Promise<Changed<'result', ToolValue>>
 }
 

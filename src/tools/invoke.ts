@@ -12,6 +12,7 @@ import { callTool } from './call.ts'
 import { TaskChain, type DelegationGuard } from './delegation.ts'
 import { noteInner } from './failure.ts'
 import { Notices } from './notices.ts'
+import type { OpenCalls } from './open-calls.ts'
 import type { Pipeline } from './pipeline.ts'
 import type {
   CallOptions,
@@ -43,6 +44,8 @@ export type Resolve = (name: string) => Tool | Promise<Tool>
 /** What stands around a call. */
 export interface Surroundings {
   readonly resolve: Resolve
+  /** Whether there is a service of that id. Default: there are none. */
+  readonly knows?: ((service: string) => boolean) | undefined
   /** What stands around each call. Default: the tool's own limits. */
   readonly pipeline?: Pipeline | undefined
   readonly caller: Caller
@@ -59,6 +62,8 @@ export interface Surroundings {
   readonly detach?: boolean | undefined
   /** Hears of the task that another node made of the call. */
   readonly onTask?: ((task: RemoteTask) => void) | undefined
+  /** Knows the calls under way, and may stop them. */
+  readonly open?: OpenCalls | undefined
   /** Opens a chain where a call begins that no task stands behind. */
   readonly guard?: DelegationGuard | undefined
   /** The chain that the running task came along. Default: the call begins here. */
@@ -78,7 +83,8 @@ export async function invoke(tool: Tool, params: unknown, around: Surroundings):
   try {
     const work = callTool(tool, params, new CallContext(around, scope, nobody), around.pipeline)
     // A tool that calls others ends when they have ended: what runs elsewhere says so, or has a limit of its own.
-    if (!scope.limited || (around.depth > 0 && tool.elsewhere !== undefined)) return await drain(work)
+    const isFree = !scope.limited && around.open === undefined
+    if (isFree || (around.depth > 0 && tool.elsewhere !== undefined)) return await drain(work)
     return await new Promise<ToolValue>((resolve, reject) => {
       scope.whenStopped(reject)
       drain(work).then(resolve, reject)
@@ -173,6 +179,7 @@ async function pump(
 /** The tool space of a call, or of an agent. */
 export function createSpace(around: Surroundings): ToolSpace {
   return {
+    knows: (service) => around.knows?.(service) ?? false,
     call: async (name, params, options) => {
       try {
         const inside = within(around, options)
@@ -333,6 +340,7 @@ class Scope {
   #asking = 0
   #chain: TaskChain | undefined
   readonly #outerDeadline: Surroundings['deadline']
+  readonly #open: OpenCalls | undefined
   readonly #links: (() => void)[] = []
 
   constructor(tool: Tool, around: Surroundings) {
@@ -351,7 +359,10 @@ class Scope {
       this.#links.push(onAbort(signal, () => this.stop(abortReason(signal))))
     }
     if (timeoutMs !== undefined) this.#callTimer = this.#startTimer(timeoutMs)
-    if (tool.traits.timeoutMs !== undefined) this.#toolTimer = this.#startTimer(tool.traits.timeoutMs)
+    const ownMs = around.pipeline === undefined ? tool.traits.timeoutMs : around.pipeline.timeoutOf(tool)
+    if (ownMs !== undefined) this.#toolTimer = this.#startTimer(ownMs)
+    this.#open = around.open
+    this.#open?.add(this)
   }
 
   /** Whether anything can stop the call before it ends by itself. */
@@ -389,7 +400,9 @@ class Scope {
   /** What a call fails with, as its caller gets it. */
   failure(error: unknown): unknown {
     const { elsewhere } = this.#tool
-    return elsewhere !== undefined && error instanceof ConvokeError ? elsewhere.failure(error, this.task) : error
+    // What a connection says that was ended for it, too, is not why the call ended.
+    if (elsewhere === undefined) return this.#reason ?? error
+    return error instanceof ConvokeError ? elsewhere.failure(error, this.task) : error
   }
 
   /** The chain of the calls that begin in this one. */
@@ -400,6 +413,7 @@ class Scope {
   }
 
   close(): void {
+    this.#open?.delete(this)
     this.#chain?.close()
     this.#callTimer?.stop()
     this.#toolTimer?.stop()

@@ -66,25 +66,31 @@ export class Limits {
     let gate = gates.get(tool)
     if (gate === undefined) gates.set(tool, (gate = new Gate(limit, this.#maxWaiting)))
     const own = gate
-    return { gate: own, what: `The tool "${tool.name}"`, leave: () => own.leave() }
+    const what = `The tool "${tool.name}"`
+    return { enter: (call) => own.enter(call, what), leave: () => own.leave() }
   }
 
+  /** The gate is looked up when the call comes to it: while it stood in an earlier line, the one of before may have gone. */
   #passOf(key: string, limit: number, what: string): Pass {
-    let gate = this.#others.get(key)
-    if (gate === undefined) this.#others.set(key, (gate = new Gate(limit, this.#maxWaiting)))
-    const own = gate
-    const leave = (): void => {
-      own.leave()
-      if (own.isIdle) this.#others.delete(key)
+    let own: Gate | undefined
+    return {
+      enter: (call) => {
+        own = this.#others.get(key)
+        if (own === undefined) this.#others.set(key, (own = new Gate(limit, this.#maxWaiting)))
+        return own.enter(call, what)
+      },
+      leave: () => {
+        own?.leave()
+        if (own?.isIdle === true) this.#others.delete(key)
+      },
     }
-    return { gate: own, what, leave }
   }
 }
 
+/** One gate on a call's way. `leave` is for calls that got in. */
 interface Pass {
-  readonly gate: Gate
-  /** Whose line it is, in a sentence. */
-  readonly what: string
+  /** As {@link Gate.enter}. */
+  enter(call: Pick<ToolContext, 'signal'>): Promise<void> | undefined
   leave(): void
 }
 
@@ -96,7 +102,7 @@ function enterAll(passes: readonly Pass[], context: ToolContext): Leave | Promis
   for (const [index, pass] of passes.entries()) {
     let turn: Promise<void> | undefined
     try {
-      turn = pass.gate.enter(context, pass.what)
+      turn = pass.enter(context)
     } catch (error) {
       leave()
       throw error
@@ -119,7 +125,7 @@ async function wait(
     await turn
     for (const [index, pass] of passes.entries()) {
       if (index < from) continue
-      if (index > from) await pass.gate.enter(context, pass.what)
+      if (index > from) await pass.enter(context)
       entered.push(pass)
     }
     return leave

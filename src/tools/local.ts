@@ -5,12 +5,22 @@ import { silentLog, type Logger } from '../base/logger.ts'
 import { toolNamePattern } from '../protocol/extension.ts'
 import { ToolFailure } from './failure.ts'
 import { prepareTool } from './validation.ts'
-import { isDefinedTool, toRun } from './define.ts'
+import { isDefinedTool, toRun, toTraits } from './define.ts'
 import { createSpace } from './invoke.ts'
 import { describeIssues } from './issues.ts'
 import { checkInputSchema, checkSchema } from './schema-check.ts'
 import { isToolInstance, toolOfInstance, type ToolBase } from './tool-base.ts'
-import type { CallOptions, Caller, JsonSchema, Tool, ToolContext, ToolKind, ToolSpace, ToolValue } from './tool.ts'
+import type {
+  CallOptions,
+  Caller,
+  JsonSchema,
+  Tool,
+  ToolContext,
+  ToolKind,
+  ToolSpace,
+  ToolTraits,
+  ToolValue,
+} from './tool.ts'
 import { excerpt } from './value.ts'
 
 /** No tool of that name. */
@@ -34,6 +44,8 @@ export interface McpStyleTool {
   call(args: JsonObject, context?: ToolContext): unknown
   readonly description?: string
   readonly input_schema?: JsonSchema
+  /** Default: none. */
+  readonly traits?: ToolTraits
 }
 
 export interface ToolFilter {
@@ -247,13 +259,14 @@ function toolEntry(tool: Tool): Entry {
 function mcpStyleEntry(given: McpStyleTool): Entry {
   checkName(given.name)
   const { name, description = '', input_schema = {} } = given
+  const traits = given.traits === undefined ? {} : toTraits(name, given.traits)
   const hasSchema = Object.keys(input_schema).length > 0
   const tool: Tool = {
     name,
     description,
     input: hasSchema ? input_schema : { type: 'object' },
     kind: 'custom',
-    traits: hasSchema ? {} : { published: false },
+    traits: hasSchema ? traits : { ...traits, published: false },
     run: toRun((args, context) => given.call(args as JsonObject, context)),
   }
   return { tool, description: { description, input_schema }, ready: false, problem: problemOf(tool) }

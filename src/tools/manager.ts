@@ -9,6 +9,7 @@ import { asConvokeError } from './failure.ts'
 import { invoke, invokeStreaming, whenFound, type Surroundings } from './invoke.ts'
 import { localSource } from './local-source.ts'
 import { KeyError, localCaller, type LocalToolRegistry } from './local.ts'
+import { OpenCalls } from './open-calls.ts'
 import { Pipeline, type PipelineOptions } from './pipeline.ts'
 import type { Pins } from './pins.ts'
 import { Published, type PublishedTool } from './published.ts'
@@ -137,6 +138,7 @@ export class ToolManager implements ToolSpace {
   readonly #caller: Caller
   readonly #published: Published
   readonly #search = new ToolSearch()
+  readonly #open = new OpenCalls()
   #table: ToolTable | undefined
   /** The sources of services that were asked for: with a hundred sources to look through, most of a lookup. */
   readonly #homes = new Map<string, ToolSource>()
@@ -230,6 +232,11 @@ export class ToolManager implements ToolSpace {
     )
   }
 
+  /** Whether one of the sources has a service of that id. */
+  knows(service: string): boolean {
+    return this.#sourceOf(service) !== undefined
+  }
+
   /** Resolves with the tool's result; rejects with a ConvokeError, at once when the call is stopped. */
   async call(name: string, params?: unknown, options: ToolCallOptions = {}): Promise<ToolValue> {
     return await this.#call(this.resolve(name), name, params, options)
@@ -259,7 +266,7 @@ export class ToolManager implements ToolSpace {
     const get = (name: string): Tool | undefined => table.get(this.#handleOf(name))
     const find = (name: string): Tool | Promise<Tool> => {
       const known = get(name)
-      if (known === undefined) return this.resolve(name)
+      if (known === undefined || this.#closing !== undefined) return this.resolve(name)
       prepareTool(known)
       return known
     }
@@ -365,13 +372,19 @@ export class ToolManager implements ToolSpace {
     })
   }
 
-  /** Ends the sources and what they have opened. What is called afterwards is `unavailable`. The second call waits for the first. */
+  /** Resolves when no call of a program is under way any more, or after `ms` milliseconds. */
+  async drain(ms: number): Promise<void> {
+    await this.#open.drain(ms)
+  }
+
+  /** Stops the calls under way, ends the sources and what they have opened. What is called afterwards is `unavailable`. The second call waits for the first. */
   close(): Promise<void> {
     this.#closing ??= this.#close()
     return this.#closing
   }
 
   async #close(): Promise<void> {
+    this.#open.stop(new ConvokeError('canceled', 'The tool space was closed.'))
     await Promise.all(this.#sources.map((source) => source.close()))
     await this.#pins?.close()
     this.#table = undefined
@@ -429,6 +442,7 @@ export class ToolManager implements ToolSpace {
   #around({ signal, timeoutMs, detach, caller, ask, call }: ToolCallOptions): Surroundings {
     return {
       resolve: (name) => this.resolve(name),
+      knows: (service) => this.knows(service),
       pipeline: this.pipeline,
       caller: caller ?? this.#caller,
       log: this.#log,
@@ -438,6 +452,7 @@ export class ToolManager implements ToolSpace {
       timeoutMs,
       detach,
       guard: this.#guard,
+      open: this.#open,
       depth: 0,
     }
   }

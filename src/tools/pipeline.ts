@@ -1,4 +1,5 @@
 /** What stands around each call of a tool space, in the order in which a call meets it. `call.ts` walks it. */
+import { ConvokeError } from '../base/errors.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
 import type { CallLimits } from './limits.ts'
 import { Limits } from './limits.ts'
@@ -7,6 +8,7 @@ import type { ToolPolicy } from './policy.ts'
 import type { RetryRule } from './retry.ts'
 import type { Tool } from './tool.ts'
 import { isForeign, type ResultMode } from './validation.ts'
+import { excerpt } from './value.ts'
 
 export interface PipelineOptions {
   /** Who may call what. Default: everybody everything. */
@@ -14,6 +16,8 @@ export interface PipelineOptions {
   /** In the order in which they are asked. */
   readonly hooks?: readonly ToolHooks[]
   readonly limits?: CallLimits
+  /** How long a tool may take that sets no limit itself, in milliseconds. Default: no limit. */
+  readonly timeoutMs?: number
   /** Which tools are tried again when they fail; the first rule that fits counts. Default: none. */
   readonly retry?: readonly RetryRule[]
   /** What is done about results that break their schema. Default: `strict` for our own tools, `warn` for those of others. */
@@ -26,19 +30,37 @@ export class Pipeline {
   readonly policy: ToolPolicy | undefined
   readonly hooks: readonly ToolHooks[]
   readonly limits: Limits
+  readonly #timeoutMs: number | undefined
   readonly retry: readonly RetryRule[]
   readonly log: Logger
   readonly #own: ResultMode
   readonly #foreign: ResultMode
 
-  constructor({ policy, hooks = [], limits, retry = [], results = {}, log = silentLog }: PipelineOptions = {}) {
+  constructor({
+    policy,
+    hooks = [],
+    limits,
+    timeoutMs,
+    retry = [],
+    results = {},
+    log = silentLog,
+  }: PipelineOptions = {}) {
     this.policy = policy
     this.hooks = hooks
+    if (timeoutMs !== undefined && !(timeoutMs > 0)) {
+      throw new ConvokeError('config', `toolCalls.timeoutMs must be above 0, got ${excerpt(timeoutMs)}.`)
+    }
     this.limits = new Limits(limits)
+    this.#timeoutMs = timeoutMs
     this.retry = retry
     this.log = log
     this.#own = results.own ?? 'strict'
     this.#foreign = results.foreign ?? 'warn'
+  }
+
+  /** How long the tool may take, in milliseconds: its own limit, or that of all. */
+  timeoutOf({ traits }: Tool): number | undefined {
+    return traits.timeoutMs ?? this.#timeoutMs
   }
 
   resultMode(tool: Tool): ResultMode {

@@ -1,10 +1,11 @@
 /** A whole server as one tool of an in-process registry: its params choose which of the server's tools to call. */
+import { ConvokeError } from '../base/errors.ts'
 import { isObject, type JsonObject } from '../base/json.ts'
 import { silentLog } from '../base/logger.ts'
 import { invokeStreaming, whenFound, type Surroundings } from './invoke.ts'
 import { localCaller, ValueError, type McpStyleTool, type ToolDescription } from './local.ts'
 import type { ToolSource } from './source.ts'
-import type { JsonSchema, Tool, ToolContext, ToolValue } from './tool.ts'
+import type { JsonSchema, Tool, ToolContext, ToolEvent, ToolTraits, ToolValue } from './tool.ts'
 import { excerpt } from './value.ts'
 
 export interface ServerToolOptions {
@@ -18,6 +19,8 @@ export interface ServerToolOptions {
 export interface ServerTool extends McpStyleTool {
   readonly description: string
   readonly input_schema: JsonSchema
+  /** Not published: which tools of others callers from outside see is said of each. */
+  readonly traits: ToolTraits
   /**
    * `{tool, arguments}`, with or without `op: 'call'`, calls a tool of the server; `{op: 'describe'}` gives
    * `{name: {description, input_schema}}` of all. Rejects with ValueError for another `op` or a `tool` that is no name,
@@ -30,8 +33,8 @@ export interface ServerTool extends McpStyleTool {
 /**
  * Makes a service of a source, such as an MCP server, look like one tool. The connection is the source's: it stays open
  * between calls, any number of which may be under way, and is closed with the source. The stop signal, the deadline and
- * questions go through to the server, and its progress comes back; chunks are left out. Rules that are written for the
- * server's tools one by one do not see these calls: they are calls of this tool.
+ * questions go through to the server, and its progress comes back; chunks are left out. In a tool space that has the
+ * service itself the calls go through that: rules, pins and limits that are written for the server's tools hold for them.
  */
 export function createServerTool(
   source: Pick<ToolSource, 'list' | 'resolve' | 'discover' | 'status'>,
@@ -43,6 +46,7 @@ export function createServerTool(
     name,
     description,
     input_schema: inputSchema,
+    traits: { published: false },
     async call(args, context) {
       const { op = 'call', tool: toolName, arguments: params = {} } = args
       if (op === 'describe') {
@@ -54,9 +58,7 @@ export function createServerTool(
       if (typeof toolName !== 'string' || toolName === '')
         throw new ValueError(`\`tool\` must name a tool of "${service}", got ${excerpt(toolName)}.`)
       if (!isObject(params)) throw new TypeError(`\`arguments\` must be an object, got ${excerpt(params)}.`)
-      const resolve = (): Tool | Promise<Tool> => source.resolve(service, toolName)
-      const found = await whenFound(resolve(), toolName, aroundIn(resolve, context))
-      for await (const event of invokeStreaming(found.tool, params, found.around)) {
+      for await (const event of eventsOf(source, service, toolName, params, context)) {
         if (event.type === 'progress') context?.progress(event)
         else if (event.type === 'log') context?.notice(event)
         else if (event.type === 'result') return event.result
@@ -65,6 +67,33 @@ export function createServerTool(
       return null
     },
   }
+}
+
+async function* eventsOf(
+  source: Pick<ToolSource, 'resolve'>,
+  service: string,
+  name: string,
+  params: JsonObject,
+  context: ToolContext | undefined,
+): AsyncGenerator<ToolEvent, void, void> {
+  if (context?.tools.knows?.(service) === true) {
+    try {
+      yield* context.tools.stream(service === '' ? name : `${service}.${name}`, params)
+      return
+    } catch (error) {
+      // What is wrong with the inner call's params is wrong with this call's: its caller chose them.
+      if (!(error instanceof ConvokeError)) throw error
+      const { code, message, retryable, retryAfterMs, issues } = error
+      const more = {
+        ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+        ...(issues === undefined ? {} : { issues }),
+      }
+      throw new ConvokeError(code, message, { cause: error, retryable, ...more })
+    }
+  }
+  const resolve = (): Tool | Promise<Tool> => source.resolve(service, name)
+  const found = await whenFound(resolve(), name, aroundIn(resolve, context))
+  yield* invokeStreaming(found.tool, params, found.around)
 }
 
 function defaultDescription(service: string): string {

@@ -84,6 +84,8 @@ export interface Caller {
 export interface ToolSpace {
   /** Resolves with the result; throws a ConvokeError. */
   call(name: string, params?: unknown, options?: CallOptions): Promise<ToolValue>
+  /** Whether there is a service of that id: a peer, an MCP server, or another source. */
+  knows?(service: string): boolean
   /** Progress and chunks as they come, then one `result`. Leaving the loop stops the tool. */
   stream(name: string, params?: unknown, options?: CallOptions): AsyncGenerator<ToolEvent, void, void>
 }

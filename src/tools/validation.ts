@@ -108,7 +108,8 @@ export function checkResult(
   return refined instanceof Promise ? refined.then(then) : then(refined)
 }
 
-function checkPlainResult(
+/** {@link checkResult} without the tool's own schema library: of a result that has been through it. */
+export function checkPlainResult(
   tool: Tool,
   result: unknown,
   mode: ResultMode,

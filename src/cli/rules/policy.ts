@@ -1,10 +1,9 @@
 /** `convoke policy why`: explains a decision of the tool policy without calling anybody. */
 import { isObject, type JsonObject } from '../../base/json.ts'
-import { silentLog } from '../../base/logger.ts'
+import { createLog } from '../../base/log.ts'
 import { stripControls } from '../../base/text.ts'
-import type { NodeOptions, ToolModule } from '../../options.ts'
+import type { NodeOptions } from '../../options.ts'
 import { allows } from '../../tools/scopes.ts'
-import { loadTools } from '../../tools/load.ts'
 import { callerName, explainPolicy, type ExplainedCall, type PolicyExplanation } from '../../tools/policy-explain.ts'
 import { ToolPolicy } from '../../tools/policy.ts'
 import type { Caller, Tool } from '../../tools/tool.ts'
@@ -36,7 +35,7 @@ export async function explainWhy(
   const agent = flags.agent ?? (caller.id === localId ? options.agent.id : undefined)
   const policy = new ToolPolicy(options.toolPolicy)
   const explanation = explainPolicy(policy, { caller, tool, params, agent })
-  const scopesAllow = allows(caller, `tool:${tool.name}`)
+  const scopesAllow = allows(caller, `tool:${publicName(tool.name, options)}`)
   if (flags.output === 'json') {
     const { rule, ...rest } = explanation
     // Where tags and traits are not known, neither is this.
@@ -82,16 +81,20 @@ function scopesOf(id: string, { server = {} }: NodeOptions): readonly string[] {
   return []
 }
 
-/** The tool of a handle, or of an alias: rules are about what it stands for. A local tool comes before an alias. */
-async function findTool(name: string, options: NodeOptions): Promise<ExplainedCall['tool']> {
-  const { aliases = {} } = options
-  const alias = Object.hasOwn(aliases, name) ? aliases[name] : undefined
-  if (alias === undefined) return await findByHandle(name, options)
-  const own = await localTools(options)
-  return own.find((tool) => tool.name === name) ?? (await findByHandle(alias, options))
+/** What callers from outside know a tool by, and name in their scopes: one of others by its first alias. */
+function publicName(handle: string, { aliases = {} }: NodeOptions): string {
+  if (!handle.includes('.')) return handle
+  return Object.keys(aliases).find((alias) => aliases[alias] === handle) ?? handle
 }
 
-async function findByHandle(handle: string, options: NodeOptions): Promise<ExplainedCall['tool']> {
+async function findTool(name: string, options: NodeOptions): Promise<ExplainedCall['tool']> {
+  const { aliases = {} } = options
+  const own = name.includes('.') ? [] : await ownTools(options)
+  const ownNamed = (wanted: string): Tool | undefined => own.find((tool) => tool.name === wanted)
+  const handle = (Object.hasOwn(aliases, name) ? aliases[name] : undefined) ?? name
+  // A tool of that name comes before an alias.
+  const found = ownNamed(name) ?? ownNamed(handle)
+  if (found !== undefined) return found
   if (handle.includes('.')) {
     const service = handle.slice(0, handle.indexOf('.'))
     const servers: unknown = 'mcpServers' in options ? options.mcpServers : undefined
@@ -102,21 +105,24 @@ async function findByHandle(handle: string, options: NodeOptions): Promise<Expla
     }
     return { name: handle }
   }
-  const tools = await localTools(options)
-  const found = tools.find(({ name }) => name === handle)
-  if (found !== undefined) return found
-  const names = tools.map(({ name }) => name)
+  const names = own.map((tool) => tool.name)
   const similar = closest(handle, names)
   const known = names.length === 0 ? 'There are none.' : `There are: ${names.slice(0, 20).join(', ')}.`
   const meant = similar === undefined ? known : `Did you mean ${similar}?`
   throw new CommandFailure(2, `There is no local tool ${handle}. ${meant} Others are named SERVICE.NAME.`)
 }
 
-async function localTools(options: NodeOptions): Promise<readonly Tool[]> {
-  const modules = (options.tools ?? []).filter((entry): entry is ToolModule => 'module' in entry)
-  const { tools, warnings } = await loadTools(modules, { baseDir: options.baseDir ?? '.', log: silentLog })
-  for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`)
-  return tools
+/** Those of modules, and those that the package brings along. Nobody else is asked. */
+async function ownTools(options: NodeOptions): Promise<readonly Tool[]> {
+  const { openToolSpace } = await import('../../tool-space.ts')
+  const own: NodeOptions = { ...options, mcpServers: {}, peers: {}, pins: { file: ':memory:' } }
+  const space = await openToolSpace(own, { log: createLog('silent') })
+  try {
+    for (const warning of space.warnings) process.stderr.write(`warning: ${warning}\n`)
+    return space.registry.list()
+  } finally {
+    await space.close()
+  }
 }
 
 function toText(

@@ -31,7 +31,10 @@ export type BuiltinName = (typeof builtinNames)[number]
 export interface BuiltinSettings {
   /** Their names; `*` is all of them. Default: none. */
   readonly tools?: readonly (BuiltinName | '*')[]
-  /** The folder that they work in, relative to `baseDir`. No path and no link leads out of it. Default: `baseDir`. */
+  /**
+   * The folder that they work in, relative to `baseDir`. No path and no link leads out of it. Default: `baseDir`, which is
+   * no place for those that write: the node's configuration, pins and store may be there.
+   */
   readonly root?: string
   /**
    * The programs that `run_command` may run: names that are looked up in PATH, or paths, relative to `baseDir`. A program
