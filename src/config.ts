@@ -58,6 +58,7 @@ export async function loadConfig(file: string, environment: Environment = proces
   checkPeers(source, { peers, ...config }, fromEnvironment)
   checkPolicy(source, config)
   checkPins(source, { peers, ...config })
+  checkNames(source, { peers, ...config })
   const withAuthorities = await readAuthorities(source, peers, baseDir)
   source.throwProblems()
   return {
@@ -532,8 +533,8 @@ function checkPeers(source: Source, config: ConfigFile, fromEnvironment: Readonl
         source.warn([...path, 'url'], `${showPath(path)} is this node itself; its own tools need no peer.`)
       }
     }
-    if (Object.hasOwn(config.mcpServers ?? {}, id)) {
-      source.warn(path, `${showPath(path)} has the id of an MCP server, whose tools are found first.`)
+    if (Object.hasOwn(config.mcpServers ?? {}, id) && !isOff(config, ['mcpServers', id])) {
+      source.add(path, `${showPath(path)} has the id of an MCP server; each of them needs an id of its own.`, 'key')
     }
     const { bearer, apiKey, oauth2 } = (auth ?? {}) as { bearer?: string; apiKey?: string; oauth2?: OAuthInFile }
     if (oauth2 !== undefined) checkTokenUrl(source, [...path, 'auth', 'oauth2', 'tokenUrl'], oauth2.tokenUrl)
@@ -569,16 +570,39 @@ function checkPolicy(source: Source, { toolPolicy = [] }: ConfigFile): void {
   }
 }
 
-/** Those that are found in a directory have ids that the file does not know. */
-function checkPins(source: Source, { pins, peers, discovery, ...others }: ConfigFile): void {
-  if (discovery?.directory !== undefined) return
-  const servers: unknown = 'mcpServers' in others ? others.mcpServers : undefined
-  const known = [...Object.keys(peers ?? {}), ...Object.keys(isObject(servers) ? servers : {})]
-  for (const id of Object.keys(pins?.services ?? {})) {
-    if (known.includes(id)) continue
+function checkPins(source: Source, config: ConfigFile): void {
+  for (const id of Object.keys(config.pins?.services ?? {})) {
+    if (maybeService(config, id)) continue
     const path = ['pins', 'services', id]
     source.warn(path, `${showPath(path)} is for nobody: there is no peer or MCP server of that id.`)
   }
+}
+
+/** Aliases and globs that lead nowhere: which tools there are is not known here, whose they are is. */
+function checkNames(source: Source, config: ConfigFile): void {
+  const { aliases = {}, publish = [] } = config
+  for (const [alias, handle] of Object.entries(aliases)) {
+    const path = ['aliases', alias]
+    const [, service] = /^([^.]*)\./.exec(handle) ?? []
+    if (service !== undefined && !maybeService(config, service)) {
+      source.warn(path, `${showPath(path)} leads nowhere: there is no peer or MCP server ${service}.`)
+    }
+    const behind = Object.hasOwn(aliases, handle) ? aliases[handle] : undefined
+    if (behind !== undefined) {
+      source.warn(path, `${showPath(path)} is the alias of an alias, which is not followed; write ${behind}.`)
+    }
+  }
+  for (const [index, glob] of publish.entries()) {
+    const [, service] = /^([^.*]*)\./.exec(glob) ?? []
+    if (service === undefined || maybeService(config, service)) continue
+    const path = ['publish', String(index)]
+    source.warn(path, `${showPath(path)} publishes nothing: there is no peer or MCP server ${service}.`)
+  }
+}
+
+/** Whether there is a peer or an MCP server of that id. Those found in a directory have ids that the file does not know. */
+function maybeService({ peers = {}, mcpServers = {}, discovery }: ConfigFile, id: string): boolean {
+  return discovery?.directory !== undefined || Object.hasOwn(peers, id) || Object.hasOwn(mcpServers, id)
 }
 
 type OAuthInFile = Extract<PeerOptions['auth'], { oauth2: unknown }>['oauth2']

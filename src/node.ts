@@ -62,6 +62,11 @@ export interface Node {
   readonly mcp: McpPublisher | undefined
   /** What was skipped while the node was made: tool modules that could not be loaded, and the like. */
   readonly warnings: readonly string[]
+  /**
+   * Resolves when those have been asked whose tools are published, or soon enough in any case: 10 seconds after the start,
+   * or when the node stops. Resolved before the start.
+   */
+  readonly firstLook: Promise<void>
   /** How many tasks run, and how many tools were abandoned because they did not stop. */
   readonly stats: { readonly running: number; readonly abandoned: number }
   /** The agent card as callers of A2A 1.0 see it. */
@@ -156,8 +161,7 @@ class RunningNode implements Node {
   readonly #fetch: GuardedFetch
   readonly #directoryFetch: GuardedFetch
   readonly #discovery: Discovery
-  /** Resolves when all peers were asked whose tools are published, or soon enough in any case. */
-  #firstLook: Promise<unknown> = Promise.resolve()
+  #firstLook: Promise<void> = Promise.resolve()
   readonly #authenticator: ReturnType<typeof createAuthenticator>
   readonly #cards: CardRoute
   readonly #app: HttpApp
@@ -256,7 +260,7 @@ class RunningNode implements Node {
         tools: {
           list: (caller) => this.tools.published(caller),
           onChange: (listener) => this.tools.onChange(listener),
-          ready: async () => void (await this.#firstLook),
+          ready: () => this.#firstLook,
         },
         tasks: createTaskDoor(operations),
         agent: {
@@ -323,6 +327,10 @@ class RunningNode implements Node {
       ...(this.mcp === undefined ? [] : [{ name: 'MCP', url: `${url}${this.#mcpPath}` }]),
       { name: 'Health', url: `${this.url}/healthz` },
     ]
+  }
+
+  get firstLook(): Promise<void> {
+    return this.#firstLook
   }
 
   get stats(): { running: number; abandoned: number } {

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { parseDuration } from '../dist/base/duration.js'
 import { ConvokeError } from '../dist/base/errors.js'
 import { createLog } from '../dist/base/log.js'
+import { PeerError } from '../dist/peers/errors.js'
 import type { LogLevel } from '../dist/base/log.js'
 
 function logTo(lines: string[], level: LogLevel = 'debug', pretty = false) {
@@ -100,6 +101,25 @@ describe('the log', () => {
         cause: { message: 'disk full', code: 'ENOSPC', stack: expect.any(String) },
       },
     })
+  })
+
+  test('writes failures that are no defects in one line, but at level debug', () => {
+    const cause = new TypeError('fetch failed', { cause: new Error('connect\nECONNREFUSED Bearer s3cret-s3cret') })
+    const down = new PeerError('network', 'bob', 'It refused the connection.', { cause })
+    const broken = new ConvokeError('internal', 'Broken.', { cause })
+    const lines: string[] = []
+    const log = logTo(lines, 'info')
+    log.warn({ error: down }, 'x')
+    log.warn({ error: broken }, 'x')
+    log.warn({ error: cause }, 'x')
+    logTo(lines, 'info', true).warn({ error: down }, 'x')
+    const [short, internal, foreign] = lines.slice(0, 3).map((line) => (JSON.parse(line) as { error: unknown }).error)
+    const why = 'fetch failed: connect ECONNREFUSED Bearer [redacted]'
+    expect(short).toEqual({ name: down.name, message: down.message, code: 'network', cause: why })
+    const full = { stack: expect.any(String), cause: expect.objectContaining({ stack: expect.any(String) }) }
+    expect(internal).toMatchObject(full)
+    expect(foreign).toMatchObject(full)
+    expect(lines[3]).toMatch(/^\S+ warn {2}x error="[^\n]* \(network; fetch failed: connect [^\n]*\)"\n$/)
   })
 
   test('takes what JSON cannot: cycles, big integers, bytes, functions, huge lists', () => {

@@ -33,6 +33,7 @@ describe('convoke policy why', () => {
   const policy = {
     tools: [{ module: './tools.js' }],
     peers: { bob: { url: 'http://127.0.0.1:9' } },
+    aliases: { say: 'bob.shout', write_file: 'bob.write' },
     server: {
       auth: {
         tokens: [
@@ -79,6 +80,9 @@ Denied. Not for carol.
       'Denied before any rule is asked: the scopes of acme/eve (message) do not hold',
       ['acme/eve', 'bob.echo', '--scopes', 'message'],
     ],
+    [1, '\n\nDenied. The scopes do not hold it.\n', ['acme/eve', 'bob.echo', '--scopes', 'message']],
+    // An alias, which hides no tool of one's own.
+    [0, 'acme/eve calls bob.shout with any arguments', ['acme/eve', 'say', '--scopes', 'tool:say']],
     [0, 'Allowed.', ['dave', 'write_file', '{}', '--agent', 'alice']],
     [1, 'Denied. No rule of the tool policy allows it.', ['dave', 'write_file', '{}']],
     // The node's own calls are made by its agent.

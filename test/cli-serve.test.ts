@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { cleanup, startNode } from './support/lifetime.ts'
 
 // Each test waits for processes, and the other files' tests share the machine.
 vi.setConfig({ testTimeout: 30_000 })
@@ -113,6 +114,31 @@ describe('convoke serve', () => {
     expect(JSON.parse(answer)).toMatchObject({ result: { task: { status: { state: 'TASK_STATE_COMPLETED' } } } })
     served.child.kill('SIGINT')
     expect((await served.ended).code).toBe(0)
+  })
+
+  test('of a gateway says the tools of others too, by the names that callers use', async () => {
+    const { url } = await startNode({ tools: [{ module: join(folder, 'tools.js') }] })
+    const silent = createServer()
+    await new Promise<void>((done) => silent.listen(0, '127.0.0.1', done))
+    cleanup(() => silent.close())
+    const gone = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`
+    const options = { store: { url: ':memory:' }, aliases: { plus: 'bob.add' }, publish: ['*'] }
+    const peers = { bob: { url } }
+    const known = await write('gateway.json', JSON.stringify({ agent: { id: 'gw' }, ...options, peers }))
+    const slow = { ...peers, slow: { url: gone } }
+    const looking = await write('looking.json', JSON.stringify({ agent: { id: 'gw' }, ...options, peers: slow }))
+    const first = start('-c', known, '-p', '0', '-o', 'json', '--log-level', 'silent')
+    const second = start('-c', looking, '-p', '0', '--log-level', 'silent')
+    const { tools, ...ready } = JSON.parse(await first.output()) as Ready
+    expect(tools).toEqual(['plus', 'bob.hold'])
+    expect(ready).toMatchObject({ looking: false })
+    expect(await second.output(/^(Tools|It publishes).*\n/m)).toContain(
+      '\nTools: plus, bob.hold (those of others are still being looked for)\n',
+    )
+    for (const { child, ended } of [first, second]) {
+      child.kill('SIGTERM')
+      await ended
+    }
   })
 
   test('lets running work finish after the first signal, and exits at once with 130 on a second', async () => {

@@ -5,6 +5,8 @@ import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import { defineTool } from 'convoke'
+import { Pins } from '../dist/tools/pins.js'
 import { convoke, linesOf, main } from './support/command.ts'
 import { cleanup, startNode, temporaryFolder, within } from './support/lifetime.ts'
 import { isRunning, realServer, stdioServer } from './support/mcp-servers.ts'
@@ -152,12 +154,14 @@ describe('convoke call', () => {
   test('says by its exit code what went wrong at a server', async () => {
     const server = await stdioServer()
     const mcpServers = { srv: server.options, broken }
-    const cwd = await folderWith({ mcpServers, aliases: { lost: 'broken.tool' } })
+    const cwd = await folderWith({ mcpServers, aliases: { lost: 'broken.tool' }, builtin: { tools: ['read_file'] } })
     const cases: [args: string[], code: number, sentence: string][] = [
       [['srv.fail'], 1, 'CONVOKE_ERR_TOOL: The tool failed (tool_failed): It did not work.'],
       [['srv.ecko', '{}'], 1, 'Did you mean "echo"?'],
       [['srv.leave'], 3, 'A2ACLI_ERR_UNREACHABLE'],
       [['lost'], 3, 'there is no program "/no/such/program"'],
+      [['read_file', '{"path":"."}'], 1, 'CONVOKE_ERR_TOOL: The tool failed (invalid_params): '],
+      [['read_file', '{"path":1}'], 2, 'A2ACLI_ERR_USAGE'],
       [['srv.echo'], 2, `An example that fits: convoke call srv.echo '{"value":`],
       [['srv.hold', '--timeout', '2s'], 5, 'A2ACLI_ERR_TIMEOUT'],
     ]
@@ -169,17 +173,86 @@ describe('convoke call', () => {
     expect(server.pids().filter(isRunning)).toEqual([])
   })
 
-  test('a Ctrl-C cancels the call, exits with 130 and leaves no process behind', async () => {
+  test.each(['SIGINT', 'SIGHUP'] as const)('%s cancels the call and leaves no process behind', async (signal) => {
     const server = await stdioServer()
     const cwd = await folderWith({ mcpServers: { srv: server.options } })
     const child = spawn(process.execPath, [main, 'call', 'srv.hold'], { cwd, env: { PATH: process.env['PATH'] } })
     cleanup(() => child.kill('SIGKILL'))
     const exited = once(child, 'exit')
     await server.heard('holding hold')
-    child.kill('SIGINT')
+    child.kill(signal)
     expect(await within(exited, 'the command to end')).toEqual([130, null])
     expect(server.count('cancelled hold')).toBe(1)
     expect(server.pids().filter(isRunning)).toEqual([])
+  })
+
+  test.each(['serve', 'mcp'])('convoke %s ends its servers when the terminal is closed', async (command) => {
+    const server = await stdioServer()
+    const cwd = await folderWith({ mcpServers: { srv: server.options }, publish: ['srv.*'], server: { port: 0 } })
+    const child = spawn(process.execPath, [main, command], { cwd, env: { PATH: process.env['PATH'] } })
+    cleanup(() => child.kill('SIGKILL'))
+    const exited = once(child, 'exit')
+    await server.heard('list')
+    child.kill('SIGHUP')
+    expect(await within(exited, 'the command to end')).toEqual([0, null])
+    expect(server.pids().filter(isRunning)).toEqual([])
+  })
+
+  test('what the configuration says of tools holds for those of a peer', async () => {
+    const say = defineTool({
+      name: 'say',
+      description: 'Says it.',
+      input: { type: 'object', properties: { text: { type: 'string' } } },
+      run: ({ text }) => text ?? 'nothing',
+    })
+    const odd = defineTool({ name: 'odd', description: 'Is odd.', input: { type: 'object' }, run: () => 1 })
+    const { url } = await startNode({ tools: [say, odd] })
+    const cwd = await folderWith({
+      peers: { bob: { url } },
+      aliases: { speak: 'bob.say' },
+      pins: { file: 'pins.json' },
+      toolPolicy: [
+        { tools: 'bob.say', callers: 'local', arguments: { required: ['text'] }, decision: 'ask' },
+        { tools: 'bob.odd', decision: 'allow' },
+      ],
+    })
+    const pins = new Pins({ file: join(cwd, 'pins.json') })
+    pins.check({ name: 'bob.odd', kind: 'a2a', description: 'Was even.', input: {}, traits: {} })
+    await pins.close()
+
+    const [denied, alias, unasked, approved, begun, held, tools, open] = await Promise.all([
+      convoke(['call', 'bob.say'], { cwd }),
+      convoke(['call', 'speak', '{}'], { cwd }),
+      convoke(['call', 'bob', 'say', '{"text":"a"}'], { cwd }),
+      convoke(['call', 'bob.say', '{"text":"b"}', '--answer', 'yes'], { cwd }),
+      convoke(['call', 'bob.say', '{"text":"c"}', '--detach', '--answer', 'no'], { cwd }),
+      convoke(['call', 'bob.odd', '-o', 'json'], { cwd }),
+      convoke(['tools', 'bob'], { cwd }),
+      convoke(['call', url, 'odd'], { cwd }),
+    ])
+    for (const { code, stdout, stderr } of [denied, alias]) {
+      expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+      expect(stderr).toBe(
+        'convoke: CONVOKE_ERR_TOOL: The tool "bob.say" may not be called so: No rule of the tool policy allows it.\n' +
+          'hint: See which rule decides: convoke policy why local bob.say\n',
+      )
+    }
+    expect(unasked).toMatchObject({ code: 1, stdout: '' })
+    expect(unasked.stderr).toContain('CONVOKE_ERR_QUESTION')
+    expect(approved).toEqual({ code: 0, stdout: '"b"\n', stderr: '' })
+    expect(begun).toMatchObject({ code: 1, stdout: '' })
+    expect(begun.stderr).toContain('was not approved')
+    expect(held.code).toBe(1)
+    expect((JSON.parse(held.stdout) as Envelope).error).toMatchObject({
+      code: 'CONVOKE_ERR_TOOL',
+      message: expect.stringContaining('The tool "bob.odd" is quarantined'),
+      hint: 'See what changed, and take it or not: convoke pins diff bob.odd',
+    })
+    expect(tools.stdout).toContain('bob.say(')
+    expect(tools.stdout).not.toContain('bob.odd')
+    expect(tools.stderr).toMatch(/^bob\.odd: it is quarantined, .* See convoke pins diff bob\.odd\n$/)
+    // A URL is none of the configuration's peers.
+    expect(open).toMatchObject({ code: 0, stdout: '1\n' })
   })
 
   test('the tool policy holds, and what is to be approved is asked on the terminal', async () => {
@@ -216,11 +289,12 @@ describe('convoke call', () => {
     const call = (parts: readonly unknown[], ...args: string[]): string[] => {
       return ['call', 'srv.result', JSON.stringify({ result: { content: parts } }), ...args]
     }
-    const [terminal, json, saved, image] = await Promise.all([
+    const [terminal, json, saved, image, split] = await Promise.all([
       convoke(call(content), { cwd, env: onTerminal }),
       convoke(call(content, '-o', 'json'), { cwd }),
       convoke(call(content, '--out', 'parts.json', '-o', 'json'), { cwd }),
       convoke(call(content.slice(1, 2), '--out', 'cat.png'), { cwd }),
+      convoke(call(content.slice(0, 2), '--out', 'split.png'), { cwd, env: onTerminal }),
     ])
     expect(terminal.stdout).toBe(
       'A cat[2J.\n[image/png, 4 bytes; -o json has them]\n[link cat one: https://cats.example.com/1]\n',
@@ -236,10 +310,31 @@ describe('convoke call', () => {
     // The only part is the file.
     expect(image).toEqual({ code: 0, stdout: '', stderr: 'The result is in cat.png.\n' })
     expect([...(await readFile(join(cwd, 'cat.png')))]).toEqual([0x89, 0x50, 0x4e, 0x47])
+    // The only one with bytes.
+    expect(split).toEqual({ code: 0, stdout: 'A cat[2J.\n', stderr: 'Its bytes are in split.png.\n' })
+    expect([...(await readFile(join(cwd, 'split.png')))]).toEqual([0x89, 0x50, 0x4e, 0x47])
   })
 })
 
 describe('convoke servers', () => {
+  test('--timeout is for each server: the others are shown', async () => {
+    const server = await stdioServer()
+    const hanging = { command: process.execPath, args: ['-e', 'setInterval(() => {}, 1e6)'] }
+    const cwd = await folderWith({ mcpServers: { hanging, srv: server.options } })
+    const [servers, tools, one] = await Promise.all([
+      convoke(['servers', '--timeout', '6s'], { cwd }),
+      convoke(['tools', '--timeout', '6s'], { cwd }),
+      convoke(['tools', 'hanging', '--timeout', '3s'], { cwd }),
+    ])
+    expect(servers.code).toBe(0)
+    expect(servers.stdout).toMatch(/^hanging +down +stdio +- +- +-\nsrv +up /m)
+    expect(servers.stdout).toContain('\nhanging: There was no answer within 6 s. (timeout)\n')
+    expect(tools).toMatchObject({ code: 0, stderr: 'hanging: There was no answer within 6 s. (timeout)\n' })
+    expect(tools.stdout).toContain('srv.echo(')
+    expect(one.code).toBe(5)
+    expect(one.stderr).not.toContain('task list')
+  })
+
   test('shows how each server is, and --check fails if one cannot be started', async () => {
     const server = await stdioServer()
     const mcpServers = { srv: server.options, broken, off: { ...broken, disabled: true } }

@@ -264,6 +264,8 @@ describe('the banner', () => {
     input: { type: 'object', properties: required as never, required: Object.keys(required) },
   })
   const banner = {
+    isLooking: false,
+    hasForeign: false,
     skippedModules: 0,
     name: 'Alice',
     url: 'http://127.0.0.1:4120',
@@ -299,6 +301,10 @@ Try it:
       'Tools: t0, t1, t2, t3, t4, t5, t6, t7, t8, t9 … and 3 more\n',
     )
     expect(formatBanner({ ...banner, tools: [] }, plain)).toContain('It publishes no tools.\n')
+    expect(formatBanner({ ...banner, tools: [], hasForeign: true }, plain)).toContain('It publishes no tools yet.\n')
+    expect(formatBanner({ ...banner, isLooking: true }, plain)).toMatch(
+      /^Tools: .* \(those of others are still being looked for\)$/m,
+    )
   })
 
   test('says how many modules were skipped', () => {

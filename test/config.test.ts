@@ -692,6 +692,41 @@ pins: { services: { bob: trust } }
   })
 })
 
+describe('names of the tool space', () => {
+  const services = `
+agent: { id: alice }
+peers: { bob: { url: "http://localhost:1" } }
+mcpServers: { files: { command: files } }
+`
+
+  test('that lead nowhere are warned of', async () => {
+    const text = `${services}aliases:
+  say: bob.echo
+  read: files.read
+  own: word_count
+  lost: bo.echo
+  again: say
+publish: ["bob.*", "files.read*", "*", "b*.echo", "fils.*"]
+`
+    const { warnings } = await load(text)
+    expect(warnings.map((warning) => warning.replace(`${folder}/`, ''))).toEqual([
+      'convoke.yaml:9:9: aliases.lost leads nowhere: there is no peer or MCP server bo.',
+      'convoke.yaml:10:10: aliases.again is the alias of an alias, which is not followed; write bob.echo.',
+      'convoke.yaml:11:51: publish[4] publishes nothing: there is no peer or MCP server fils.',
+    ])
+    const directory = `${text}discovery: { directory: ["https://agents.example.com"] }\n`
+    expect((await load(directory)).warnings).toHaveLength(1)
+  })
+
+  test('are those of one service each', async () => {
+    const same = services.replace('files:', 'bob:')
+    expect(await problemsOf(same)).toEqual([
+      'convoke.yaml:3:10: peers.bob has the id of an MCP server; each of them needs an id of its own.',
+    ])
+    expect((await load(same.replace('command: files', 'command: files, disabled: true'))).warnings).toEqual([])
+  })
+})
+
 describe('convoke.schema.json', () => {
   interface Schema {
     properties?: Record<string, Schema>

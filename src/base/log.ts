@@ -4,6 +4,7 @@
  */
 import { styleText } from 'node:util'
 import { pino } from 'pino'
+import { ConvokeError, type ErrorCode } from './errors.ts'
 import { isObject } from './json.ts'
 import type { Logger } from './logger.ts'
 
@@ -23,7 +24,8 @@ export interface LogOptions {
 
 /**
  * A log that writes what is at least as grave as `level`. Details are JSON-like values and errors: an error
- * anywhere in them is written with its stack and its chain of causes. Values under keys that name a secret
+ * anywhere in them is written with its stack and its chain of causes, unless it is one of ours that is no
+ * defect: that is one line, but at level debug. Values under keys that name a secret
  * (`authorization`, `token`, `apiKey`, `password`, …) and bearer tokens in texts become `[redacted]`.
  */
 export function createLog(level: LogLevel, options: LogOptions = {}): Log {
@@ -46,7 +48,7 @@ export function createLog(level: LogLevel, options: LogOptions = {}): Log {
     if (grades[grade] < grades[level]) return
     if (typeof details === 'string') return logger[grade](redactText(message ?? details))
     const text = message ?? (details instanceof Error ? details.message : '')
-    logger[grade](loggableDetails(details ?? {}), redactText(String(text)))
+    logger[grade](loggableDetails(details ?? {}, level === 'debug'), redactText(String(text)))
   }
   return { debug: writer('debug'), info: writer('info'), warn: writer('warn'), error: writer('error') }
 }
@@ -62,13 +64,21 @@ const secretKey =
 
 const redacted = '[redacted]'
 
-function loggableDetails(details: object): object {
-  const value = loggable(details instanceof Error ? { error: details } : details, 0, { left: maxValues })
+/** What is left to be written, and how. */
+interface Budget {
+  left: number
+  /** All errors with stacks and causes. */
+  readonly isFull: boolean
+}
+
+function loggableDetails(details: object, isFull: boolean): object {
+  const budget = { left: maxValues, isFull }
+  const value = loggable(details instanceof Error ? { error: details } : details, 0, budget)
   return isObject(value) ? value : { details: value }
 }
 
 /** A copy that is safe to write: no secrets, no cycles, errors spelled out, at most about `maxValues` values. */
-function loggable(value: unknown, depth: number, budget: { left: number }): unknown {
+function loggable(value: unknown, depth: number, budget: Budget): unknown {
   budget.left--
   switch (typeof value) {
     case 'string':
@@ -115,17 +125,39 @@ function isSecret(key: string, value: unknown): boolean {
   return (typeof value === 'string' || typeof value === 'object') && value !== null && secretKey.test(key)
 }
 
+/** The codes of a defect, ours or that of a tool: somebody has to find its place in the code. */
+const defects: readonly string[] = ['internal', 'tool_failed'] satisfies ErrorCode[]
+
+/** Peers that are down, calls that are refused and the like: a stack would show where we noticed it, which helps nobody. */
+function isExpected(error: Error): boolean {
+  return error instanceof ConvokeError && !defects.includes(error.code)
+}
+
+/** What lies beneath, in one line. */
+function causesOf(error: Error): string {
+  const messages: string[] = []
+  let { cause } = error
+  for (; cause instanceof Error && messages.length < maxDepth; { cause } = cause) messages.push(cause.message)
+  return messages
+    .filter((message, i) => message !== '' && message !== error.message && messages.indexOf(message) === i)
+    .join(': ')
+    .replace(/\s+/g, ' ')
+}
+
 /** Only the members that tell what happened: foreign errors carry requests, headers and token payloads along. */
-function loggableError(error: Error, depth: number, budget: { left: number }): object {
+function loggableError(error: Error, depth: number, budget: Budget): object {
   const { code, issues } = error as { code?: unknown; issues?: unknown }
   const isAggregate = error instanceof AggregateError
+  const isShort = !budget.isFull && isExpected(error)
+  const why = isShort ? causesOf(error) : ''
   return {
     name: error.name,
     message: redactText(error.message),
     ...(typeof code === 'string' || typeof code === 'number' ? { code } : {}),
     ...(issues === undefined ? {} : { issues: loggable(issues, depth + 1, budget) }),
-    stack: redactText(error.stack ?? ''),
-    ...(error.cause === undefined ? {} : { cause: loggable(error.cause, depth + 1, budget) }),
+    ...(isShort ? {} : { stack: redactText(error.stack ?? '') }),
+    ...(why === '' ? {} : { cause: redactText(why) }),
+    ...(isShort || error.cause === undefined ? {} : { cause: loggable(error.cause, depth + 1, budget) }),
     ...(isAggregate ? { errors: loggable(error.errors, depth + 1, budget) } : {}),
   }
 }
@@ -148,6 +180,13 @@ function toPretty(line: string, color: boolean): string {
   const clock = new Date(String(time)).toTimeString().slice(0, 8)
   const stacks: string[] = []
   const fields = Object.entries(details).map(([key, value]) => {
+    if (isObject(value) && value['stack'] === undefined && typeof value['code'] === 'string') {
+      const { message, code, cause } = value
+      if (typeof message === 'string') {
+        const why = typeof cause === 'string' ? `; ${cause}` : ''
+        return `${key}=${JSON.stringify(`${message} (${code}${why})`)}`
+      }
+    }
     if (!isObject(value) || typeof value['stack'] !== 'string') return `${key}=${JSON.stringify(value)}`
     for (let cause: unknown = value; isObject(cause); cause = cause['cause']) {
       stacks.push(`${cause === value ? '' : 'Caused by: '}${String(cause['stack'] ?? cause['message'])}`)

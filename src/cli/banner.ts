@@ -3,14 +3,18 @@ import { isObject } from '../base/json.ts'
 import type { Tool } from '../tools/tool.ts'
 import type { Paint } from './paint.ts'
 
-type BannerTool = Pick<Tool, 'name' | 'input' | 'traits'>
+export type BannerTool = Pick<Tool, 'name' | 'input' | 'traits'>
 
 export interface Banner {
   readonly name: string
   readonly url: string
   readonly doors: readonly { readonly name: string; readonly url: string }[]
-  /** Those that stand on the card. */
+  /** Those that are published. */
   readonly tools: readonly BannerTool[]
+  /** Some of those whose tools are published have not answered yet. */
+  readonly isLooking: boolean
+  /** Tools of others may be published, too. */
+  readonly hasForeign: boolean
   /** Tool modules that were skipped, in whole or in part; the log has said why. */
   readonly skippedModules: number
   readonly warnings: readonly string[]
@@ -24,17 +28,23 @@ const shownTools = 10
 export function formatBanner(banner: Banner, paint: Paint): string {
   const { doors, tools } = banner
   const width = Math.max(0, ...doors.map((door) => door.name.length))
-  const names = tools.slice(0, shownTools).map((tool) => tool.name)
-  const more = tools.length > shownTools ? ` … and ${tools.length - shownTools} more` : ''
   const lines = [
     paint('bold', `${banner.name} listens on ${banner.url}`),
     ...doors.map((door) => `  ${door.name.padEnd(width)}  ${door.url}`),
-    `${tools.length === 0 ? 'It publishes no tools' : `Tools: ${names.join(', ')}${more}`}${skippedPart(banner)}`,
+    `${toolsPart(banner)}${skippedPart(banner)}`,
     ...banner.warnings.map((warning) => paint('yellow', `Warning: ${warning}`)),
   ]
   const tool = easiest(tools)
   if (tool !== undefined) lines.push('Try it:', curlCommand(banner.rpcUrl, tool, banner.authRequired))
   return `${lines.join('\n')}\n`
+}
+
+function toolsPart({ tools, isLooking, hasForeign }: Banner): string {
+  const looking = isLooking ? ' (those of others are still being looked for)' : ''
+  if (tools.length === 0) return `It publishes no tools${hasForeign ? ' yet' : ''}${looking}`
+  const names = tools.slice(0, shownTools).map((tool) => tool.name)
+  const more = tools.length > shownTools ? ` … and ${tools.length - shownTools} more` : ''
+  return `Tools: ${names.join(', ')}${more}${looking}`
 }
 
 function skippedPart({ tools, skippedModules: count }: Banner): string {

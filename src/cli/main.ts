@@ -10,9 +10,19 @@ import { createProgram } from './program.ts'
 
 // Who reads no further (`| head`) has what they wanted; a command with work under way hears of it, and ends that first.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (isTerminalGone(error)) return
   if (error.code !== 'EPIPE') throw error
   if (!process.emit('SIGPIPE')) process.exit(0)
 })
+
+process.stderr.on('error', (error: NodeJS.ErrnoException) => {
+  if (!isTerminalGone(error)) throw error
+})
+
+/** SIGHUP says so, too: what runs is ended in order, although nobody sees what is told of it. */
+function isTerminalGone({ code }: NodeJS.ErrnoException): boolean {
+  return code === 'EIO'
+}
 
 try {
   await createProgram().parseAsync()

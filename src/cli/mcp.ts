@@ -11,6 +11,7 @@ import { hostUrl } from './a2a/connection.ts'
 import { loadConfigFile } from './config.ts'
 import { storedCredentials } from './credentials.ts'
 import { CommandFailure } from './failure.ts'
+import { stopSignals } from './signals.ts'
 
 export interface McpFlags {
   readonly config?: string
@@ -143,8 +144,7 @@ function stopRequests(): Promise<void> {
       isAsked = true
       done()
     }
-    process.on('SIGTERM', onSignal)
-    process.on('SIGINT', onSignal)
+    for (const signal of stopSignals) process.on(signal, onSignal)
     // The host reads no further.
     process.on('SIGPIPE', () => done())
   })

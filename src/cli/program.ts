@@ -86,7 +86,9 @@ function parsePort(text: string): number {
 function addServe(program: Command): void {
   program
     .command('serve')
-    .description('Run a node until SIGTERM or SIGINT; running tasks may then finish, a second signal ends it at once.')
+    .description(
+      'Run a node until SIGTERM, SIGINT or SIGHUP; running tasks may then finish, a second signal ends it at once.',
+    )
     .option('-c, --config <file>', 'configuration file (default: convoke.yaml, then convoke.json)')
     .option('-p, --port <n>', 'port to listen on; 0 picks a free one', parsePort)
     .option('--host <address>', 'address to listen on')

@@ -1,12 +1,13 @@
 /** `convoke serve`: runs a node until it is told to stop. */
+import { setTimeout as pause } from 'node:timers/promises'
 import { createLog } from '../base/log.ts'
 import { createNode } from '../node.ts'
 import type { Node } from '../node.ts'
 import type { NodeOptions } from '../options.ts'
-import type { Tool } from '../tools/tool.ts'
-import { formatBanner } from './banner.ts'
+import { formatBanner, type BannerTool } from './banner.ts'
 import { loadConfigFile } from './config.ts'
 import { CommandFailure } from './failure.ts'
+import { stopSignals } from './signals.ts'
 import { createPaint } from './paint.ts'
 
 export interface ServeFlags {
@@ -35,11 +36,12 @@ export async function serve(flags: ServeFlags): Promise<void> {
   stopOnSignal(starting, options.server?.drainMs ?? defaultDrainMs)
   try {
     const node = await starting
+    const isLooking = await Promise.race([node.firstLook.then(() => false), pause(lookMs).then(() => true)])
     if (flags.output === 'json') {
       for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`)
-      process.stdout.write(readyLine(node))
+      process.stdout.write(readyLine(node, isLooking))
     } else {
-      process.stdout.write(readyText(node, options, warnings))
+      process.stdout.write(readyText(node, { options, warnings, isLooking }))
     }
   } catch (error) {
     throw new CommandFailure(1, error, logLevel === 'debug')
@@ -70,6 +72,9 @@ export function addressWarnings({ server = {} }: NodeOptions): string[] {
   ]
 }
 
+/** How long the first word waits for the tools of others, in milliseconds. */
+const lookMs = 2_000
+
 /** The node's own. */
 const defaultDrainMs = 10_000
 
@@ -77,7 +82,7 @@ const defaultDrainMs = 10_000
 const echoMs = 300
 
 /**
- * The first SIGTERM or SIGINT lets running tasks finish within the drain time, then exits with 0. A second one
+ * The first signal to stop lets running tasks finish within the drain time, then exits with 0. A second one
  * exits at once with 130; what was stored stays good, as after a crash.
  */
 function stopOnSignal(starting: Promise<Node>, drainMs: number): void {
@@ -102,8 +107,7 @@ function stopOnSignal(starting: Promise<Node>, drainMs: number): void {
         },
       )
   }
-  process.on('SIGTERM', onSignal)
-  process.on('SIGINT', onSignal)
+  for (const signal of stopSignals) process.on(signal, onSignal)
 }
 
 function stoppingLine(running: number, drainMs: number): string {
@@ -111,8 +115,9 @@ function stoppingLine(running: number, drainMs: number): string {
   return `Stopping: ${tasks} may finish within ${drainMs / 1000} s (server.drainMs). Ctrl-C again ends it at once.\n`
 }
 
-function publishedTools(node: Node): Tool[] {
-  return node.tools.list({ published: true })
+/** By the names that callers use. */
+function publishedTools(node: Node): BannerTool[] {
+  return node.tools.published().map(({ name, tool: { input, traits } }) => ({ name, input, traits }))
 }
 
 /** How many of the configured modules the node has warned of, in the log. */
@@ -121,16 +126,25 @@ function skippedModules({ warnings }: Node, { tools = [] }: NodeOptions): number
   return [...modules].filter((module) => warnings.some((warning) => warning.startsWith(`${module}: `))).length
 }
 
-function readyLine(node: Node): string {
-  return `${JSON.stringify({ url: node.url, doors: node.doors, tools: publishedTools(node).map((tool) => tool.name) })}\n`
+function readyLine(node: Node, isLooking: boolean): string {
+  const tools = publishedTools(node).map(({ name }) => name)
+  return `${JSON.stringify({ url: node.url, doors: node.doors, tools, looking: isLooking })}\n`
 }
 
-function readyText(node: Node, options: NodeOptions, warnings: readonly string[]): string {
+interface Started {
+  readonly options: NodeOptions
+  readonly warnings: readonly string[]
+  readonly isLooking: boolean
+}
+
+function readyText(node: Node, { options, warnings, isLooking }: Started): string {
   const banner = {
     name: options.agent.name ?? options.agent.id,
     url: node.url,
     doors: node.doors,
     tools: publishedTools(node),
+    isLooking,
+    hasForeign: (options.publish ?? []).length > 0,
     skippedModules: skippedModules(node, options),
     warnings,
     rpcUrl: node.doors.find((door) => /json-?rpc/i.test(door.name))?.url ?? node.url,

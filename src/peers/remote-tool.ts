@@ -47,22 +47,29 @@ const maxGathered = 16 * 1024 * 1024
 const staleCodes: ReadonlySet<string> = new Set(['not_found', 'invalid_params', 'invalid_request', 'method_not_found'])
 const anyParams = { type: 'object' } as const
 
+/** What a peer's tool says of itself: that which rules and pins go by. */
+export type RemoteToolDescription = Omit<Tool, 'run' | 'refine' | 'elsewhere'>
+
+export function describeRemoteTool(info: RemoteToolInfo): RemoteToolDescription {
+  const { handle, description, parametersSchema, returnSchema, capabilities } = info
+  const [category] = capabilities
+  return {
+    name: handle,
+    description,
+    input: parametersSchema ?? anyParams,
+    ...(returnSchema === undefined ? {} : { output: returnSchema }),
+    traits: { ...info.traits, tags: capabilities, ...(category === undefined ? {} : { category }) },
+    kind: 'a2a',
+  }
+}
+
 export function createRemoteTool(options: RemoteToolOptions): Tool {
   const { client, info } = options
+  const said = describeRemoteTool(info)
   const { timeoutMs } = client
   return {
-    name: info.handle,
-    description: info.description,
-    input: info.parametersSchema ?? anyParams,
-    ...(info.returnSchema === undefined ? {} : { output: info.returnSchema }),
-    traits: {
-      ...info.traits,
-      tags: info.capabilities,
-      ...(info.capabilities[0] === undefined ? {} : { category: info.capabilities[0] }),
-      ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      published: false,
-    },
-    kind: 'a2a',
+    ...said,
+    traits: { ...said.traits, ...(timeoutMs === undefined ? {} : { timeoutMs }), published: false },
     elsewhere: {
       failure: (error, task) => {
         const about = { tool: info.name, ...(task === undefined ? {} : { taskId: task.taskId }), attempt: 1 }

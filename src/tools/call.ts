@@ -12,6 +12,7 @@ import { Hooked, runAfter, runBefore } from './hooks.ts'
 import type { Leave } from './limits.ts'
 import { bare, type Pipeline } from './pipeline.ts'
 import { approvalQuestion, checkApproval } from './approval.ts'
+import type { PolicyTool, ToolPolicy } from './policy.ts'
 import { retryDelay, retryRuleFor, type Tried } from './retry.ts'
 import type { Chunk, Tool, ToolContext, ToolValue } from './tool.ts'
 import { checkChunk, checkParams, checkPlainResult, checkResult } from './validation.ts'
@@ -141,12 +142,15 @@ async function changedParams(
   return params === before ? params : await checkParams(tool, params)
 }
 
-/** What policy says of the call as it is going to be. Gives the approval, where it wants one: it counts for exactly these params. */
-async function permit(
-  tool: Tool,
+/**
+ * Asks the policy about a call as it is going to be, and the caller for an approval where it wants one. Gives the approval,
+ * which counts for exactly these params. Throws `forbidden`.
+ */
+export async function permit(
+  tool: PolicyTool,
   params: JsonObject,
-  context: ToolContext,
-  policy: NonNullable<Pipeline['policy']>,
+  context: Pick<ToolContext, 'caller' | 'ask' | 'hop'>,
+  policy: ToolPolicy,
 ): Promise<Json | undefined> {
   const path = context.hop?.path
   const { decision, reason, rule } = policy.decide({

@@ -41,6 +41,9 @@ export type PinVerdict =
   /** Not to be listed or called. `reason` is a sentence for whoever calls it, `since` in milliseconds since 1970. */
   | { readonly state: 'quarantined'; readonly reason: string; readonly since: number }
 
+/** What a tool is pinned by. */
+export type PinnedBy = Pick<Tool, 'name' | 'kind' | 'description' | 'input' | 'output' | 'traits'>
+
 export interface PinnedTool {
   readonly handle: string
   readonly state: 'pinned' | 'quarantined'
@@ -72,10 +75,10 @@ export class Pins {
   readonly #maxPerService: number
   readonly #log: Logger
   readonly #file: PinFile | undefined
-  readonly #snapshots = new WeakMap<Tool, Snapshot>()
+  readonly #snapshots = new WeakMap<PinnedBy, Snapshot>()
   /** Tools that were as they are pinned, and for how long that need not be looked at again unless a record changes. */
   readonly #settled = new WeakMap<
-    Tool,
+    PinnedBy,
     { readonly records: PinRecords; readonly changes: number; readonly until: number }
   >()
   /** What is not in the file yet, by handle; `#records` has it already. */
@@ -111,7 +114,7 @@ export class Pins {
    * Looks at a tool as its service tells it now, and pins it if it is new. Cheap for an object that was seen before. The
    * agent's own tools are always `same`.
    */
-  check(tool: Tool): PinVerdict {
+  check(tool: PinnedBy): PinVerdict {
     if (tool.kind === 'local' || tool.name.indexOf('.') <= 0) return same
     const now = Date.now()
     const settled = this.#settled.get(tool)
@@ -217,7 +220,7 @@ export class Pins {
     await this.#flush()
   }
 
-  #see(tool: Tool, snapshot: Snapshot, before: PinRecord | undefined, at: number): PinVerdict {
+  #see(tool: PinnedBy, snapshot: Snapshot, before: PinRecord | undefined, at: number): PinVerdict {
     const { name: handle } = tool
     const trusted = this.#isTrusted(handle)
     const sighting: Sighting = { handle, snapshot, at, trusted }
@@ -259,7 +262,7 @@ export class Pins {
     return this.#policyOf(handle) !== 'quarantine'
   }
 
-  #snapshotOf(tool: Tool): Snapshot {
+  #snapshotOf(tool: PinnedBy): Snapshot {
     let snapshot = this.#snapshots.get(tool)
     if (snapshot === undefined) this.#snapshots.set(tool, (snapshot = toSnapshot(tool)))
     return snapshot
@@ -385,7 +388,7 @@ export function pinsPath(
   return path === ':memory:' ? undefined : join(dirname(resolve(baseDir, path)), 'pins.json')
 }
 
-function toSnapshot(tool: Tool): Snapshot {
+function toSnapshot(tool: PinnedBy): Snapshot {
   const { description, input, output, traits } = tool
   const annotations = {
     readOnly: traitOf(traits, 'readOnly'),

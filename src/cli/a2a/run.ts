@@ -3,6 +3,7 @@ import type { Command, CommanderError } from 'commander'
 import { ConvokeError } from '../../base/errors.ts'
 import { environment, isReadableByOthers, loadSources, type Source } from '../environment.ts'
 import { ExitRequest } from '../failure.ts'
+import { stopSignals } from '../signals.ts'
 import { toClientFailure, usageFailure, type ClientFailure } from './failure.ts'
 import { Session } from './session.ts'
 import { resolveSettings, variableOf, type AgentFlags, type ClientFlags } from './settings.ts'
@@ -10,24 +11,27 @@ import { field } from './text.ts'
 
 /**
  * Runs the work of a client command. Whatever it throws but an ExitRequest is told here, as an envelope on stdout with `-o json` and on
- * stderr without; then it throws an ExitRequest. `settingsFlag` is the option that names the .env file.
+ * stderr without; then it throws an ExitRequest. `settingsFlag` is the option that names the .env file. `limit`: whether
+ * --timeout is for all of the work, or for each source of which it asks something, which is its own affair then.
  */
 export async function runClientCommand<Flags extends ClientFlags = AgentFlags>(
   command: Command,
   work: (session: Session<Flags>) => Promise<void>,
   settingsFlag: 'config' | 'envFile' = 'config',
+  limit: 'all' | 'each' = 'all',
 ): Promise<void> {
   const stop = new AbortController()
   const interrupted = (): void => stop.abort(new ConvokeError('canceled', 'Interrupted.'))
   let session: Session<Flags> | undefined
   let sources: readonly Source[] = [{ kind: 'environment', variables: environment() }]
   let timer: NodeJS.Timeout | undefined
-  process.once('SIGINT', interrupted).once('SIGTERM', interrupted)
+  for (const signal of stopSignals) process.once(signal, interrupted)
   try {
     sources = await findSources(command, settingsFlag)
     const settings = resolveSettings(command, sources)
     const flags = command.opts<Flags>()
-    if (flags.timeout !== undefined) timer = setTimeout(() => stop.abort(timeoutError(flags.timeout)), flags.timeout)
+    if (flags.timeout !== undefined && limit === 'all')
+      timer = setTimeout(() => stop.abort(timeoutError(flags.timeout)), flags.timeout)
     session = new Session(flags, settings, sources, stop.signal)
     await warnOfOpenFiles(session)
     await work(session)
@@ -52,7 +56,7 @@ export async function runClientCommand<Flags extends ClientFlags = AgentFlags>(
   } finally {
     clearTimeout(timer)
     session?.close()
-    process.off('SIGINT', interrupted).off('SIGTERM', interrupted)
+    for (const signal of stopSignals) process.off(signal, interrupted)
   }
 }
 

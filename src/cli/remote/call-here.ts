@@ -6,9 +6,10 @@ import type { AgentTools } from '../../tool-space.ts'
 import type { Tool } from '../../tools/tool.ts'
 import { ClientFailure, usageFailure } from '../a2a/failure.ts'
 import type { Session } from '../a2a/session.ts'
-import { field, quote } from '../a2a/text.ts'
+import { field } from '../a2a/text.ts'
 import { ExitRequest } from '../failure.ts'
 import { checkParams, readParams } from './params.ts'
+import { changedFailure, forbiddenFailure, unanswered } from './refusals.ts'
 import { ShownCall, type CallFlags } from './shown-call.ts'
 import { lookAtServer, withSpace, type WithOptions } from './space.ts'
 import { configFlag } from './target.ts'
@@ -70,10 +71,8 @@ async function findTool(
     if (code !== 'not_found' && code !== 'forbidden') throw error
     // Perhaps it is in a module that could not be loaded.
     if (service === undefined) for (const warning of warnings) session.note(field('warning', warning).trimEnd())
-    const hint =
-      code === 'forbidden'
-        ? `See what changed, and take it or not: convoke pins diff ${quote(handle)}${flag}`
-        : `See the tools there are: convoke tools${service === undefined ? '' : ` ${service}`}${flag}`
+    if (code === 'forbidden') throw changedFailure(message, { handle, flag }, error)
+    const hint = `See the tools there are: convoke tools${service === undefined ? '' : ` ${service}`}${flag}`
     throw new ClientFailure('CONVOKE_ERR_TOOL', message, { hint, cause: error })
   }
 }
@@ -116,20 +115,21 @@ async function run(
 }
 
 /** A question found nobody; where it was for an approval, the call is forbidden without one. */
-function isUnanswered(error: unknown): error is ConvokeError {
+function isUnanswered(error: unknown): boolean {
   return error instanceof ConvokeError && (error.code === 'unsupported_operation' || error.code === 'forbidden')
 }
 
-function unanswered(error: ConvokeError): ClientFailure {
-  return new ClientFailure('CONVOKE_ERR_QUESTION', error.message, {
-    hint: 'Call it on a terminal, or give the answer with --answer.',
-    cause: error,
-  })
+/** Whether a peer has said it; a refusal of this side may bear its name. */
+function isOfPeer(error: ConvokeError): boolean {
+  if (!(error instanceof PeerError)) return false
+  return error.kind === 'tool' || error.httpStatus !== undefined || error.rpcCode !== undefined
 }
 
 /** A failure of the call. What a peer said, behind an alias, is told as that of every peer. */
 function toolFailure(error: unknown, { session, tool, hasPolicy }: Failed): unknown {
   if (!(error instanceof ConvokeError)) return error
+  const isOurRule = error.code === 'forbidden' && hasPolicy && !isOfPeer(error)
+  if (isOurRule) return forbiddenFailure(error, { handle: tool.name, flag: configFlag(session) })
   if (error instanceof PeerError && error.kind !== 'tool') return error
   const { code, issues = [] } = error
   const message = error instanceof PeerError ? error.sentence : error.message
@@ -143,13 +143,9 @@ function toolFailure(error: unknown, { session, tool, hasPolicy }: Failed): unkn
       hint: `See how it is: convoke servers${flag}`,
     })
   }
-  // What JSON Schema could not say about the params.
-  if (code === 'invalid_params' && tool.kind === 'local') {
+  // What JSON Schema could not say about the params; a refusal of the tool's own making is one of the work.
+  if (code === 'invalid_params' && tool.kind === 'local' && issues.length > 0) {
     return new ClientFailure('A2ACLI_ERR_USAGE', message, because)
-  }
-  if (code === 'forbidden' && hasPolicy) {
-    const hint = `See which rule decides: convoke policy why local ${quote(tool.name)}${flag}`
-    return new ClientFailure('CONVOKE_ERR_TOOL', message, { ...because, hint })
   }
   return new ClientFailure('CONVOKE_ERR_TOOL', `The tool failed (${code}): ${message}`, because)
 }

@@ -5,7 +5,7 @@
 import { writeFile } from 'node:fs/promises'
 import { stripControls } from '../../base/text.ts'
 import type { Part } from '../../protocol/a2a.ts'
-import { isContent } from '../../protocol/content.ts'
+import { Content, isContent } from '../../protocol/content.ts'
 import type { RemoteTask, ToolEvent, ToolValue } from '../../tools/tool.ts'
 import { clip } from '../../tools/value.ts'
 import { ClientFailure, usageFailure } from '../a2a/failure.ts'
@@ -64,15 +64,16 @@ export class CallOutput {
   async #showResult(result: ToolValue, task: Partial<RemoteTask> | undefined): Promise<void> {
     const { form, out } = this.#options
     this.endLine()
-    if (out !== undefined) await writeResult(out, result)
+    const { file, rest } = out === undefined ? { file: undefined, rest: result } : split(result, out)
+    if (out !== undefined && file !== undefined) await writeResult(out, file)
     if (form === 'text') {
-      if (out === undefined) await this.#showValue(result, true)
-      else this.note(`The result is in ${out}.`)
+      if (rest !== undefined) await this.#showValue(rest, true)
+      if (out !== undefined) this.note(`${rest === undefined ? 'The result is' : 'Its bytes are'} in ${out}.`)
       this.endLine()
       return
     }
     const document = {
-      result: out === undefined ? toJson(result) : { file: out },
+      result: out === undefined ? toJson(result) : { file: out, ...(isContent(rest) ? { parts: rest.parts } : {}) },
       task_id: task?.taskId ?? null,
       context_id: task?.contextId ?? null,
       execution_time_ms: task?.executionTimeMs ?? null,
@@ -139,20 +140,30 @@ export class CallOutput {
 }
 
 /** Throws `A2ACLI_ERR_USAGE` where the result could not be written. */
-async function writeResult(file: string, result: ToolValue): Promise<void> {
+async function writeResult(file: string, content: Uint8Array | string): Promise<void> {
   try {
-    await writeFile(file, toFile(result))
+    await writeFile(file, content)
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause)
     throw new ClientFailure('CONVOKE_ERR_FILE', `The result cannot be written to ${file}: ${reason}`, { cause })
   }
 }
 
-/** Bytes as they are, also those that are the only part of a result; anything else as JSON. */
-function toFile(result: ToolValue): Uint8Array | string {
-  if (result instanceof Uint8Array) return result
-  const raw = isContent(result) && result.parts.length === 1 ? result.parts[0]?.raw : undefined
-  return raw === undefined ? `${JSON.stringify(result, null, 2)}\n` : Buffer.from(raw, 'base64')
+/**
+ * What of a result goes into a file, and what is shown besides: bytes as they are, also those of the one part that has any,
+ * and the other parts are the rest; anything else as JSON, and so is all that goes into a file of that name.
+ */
+function split(
+  result: ToolValue,
+  out: string,
+): { readonly file: Uint8Array | string; readonly rest: ToolValue | undefined } {
+  if (result instanceof Uint8Array) return { file: result, rest: undefined }
+  const parts = isContent(result) ? result.parts : []
+  const [first, ...others] = parts.filter(({ raw }) => raw !== undefined)
+  const isWhole = others.length > 0 || (parts.length > 1 && /\.json$/i.test(out))
+  if (first?.raw === undefined || isWhole) return { file: `${JSON.stringify(result, null, 2)}\n`, rest: undefined }
+  const rest = parts.filter((part) => part !== first)
+  return { file: Buffer.from(first.raw, 'base64'), rest: rest.length === 0 ? undefined : new Content(rest) }
 }
 
 /** A part of a result for a terminal. */

@@ -17,6 +17,7 @@ import type { Session } from '../a2a/session.ts'
 import { quote, resumeCommand, taskText } from '../a2a/text.ts'
 import { callHere } from './call-here.ts'
 import { checkParams, readParams } from './params.ts'
+import { withPeerRules } from './peer-rules.ts'
 import { ShownCall, type CallFlags } from './shown-call.ts'
 import { hasOwnTools, type WithOptions } from './space.ts'
 import {
@@ -46,15 +47,24 @@ export async function callTool(session: Session<CallFlags>, ...words: readonly s
   const { reference, name } = meant
   const target = await findTarget(session, reference, directory)
   const command = `convoke call ${target.id === 'peer' ? `${quote(reference)} ${name}` : `${reference}.${name}${configFlag(session)}`}`
-  await withPeer(session, target, async (peer) => {
-    session.isConnected = true
-    const tool = await findTool(session, peer, name, reference)
-    const { flags } = session
-    const given = flags.param ?? []
-    const params = await readParams(json, given, tool.parametersSchema, session.signal)
-    checkParams(params, tool, { command, isNoneGiven: json === undefined && given.length === 0 })
-    if (flags.detach === true) await begin(session, peer, { tool, params })
-    else await run(session, peer, { tool, params })
+  await withPeerRules(session, { peer: reference, directory }, async (rules) => {
+    await withPeer(session, target, async (peer) => {
+      session.isConnected = true
+      const tool = await findTool(session, peer, name, reference)
+      rules?.checkPin(tool)
+      const { flags } = session
+      const given = flags.param ?? []
+      const params = await readParams(json, given, tool.parametersSchema, session.signal)
+      checkParams(params, tool, { command, isNoneGiven: json === undefined && given.length === 0 })
+      const shown = new ShownCall(session)
+      try {
+        await rules?.permit(tool, params, shown)
+        if (flags.detach === true) await begin(session, peer, { tool, params })
+        else await run(session, peer, { tool, params, shown })
+      } finally {
+        shown.close()
+      }
+    })
   })
 }
 
@@ -192,9 +202,12 @@ async function begin(session: Session<CallFlags>, peer: Peer, { tool, params }: 
   session.note(`Its events: convoke task subscribe --stream${session.agentFlag} ${quote(task.id)}`)
 }
 
-async function run(session: Session<CallFlags>, peer: Peer, call: Call): Promise<void> {
+async function run(
+  session: Session<CallFlags>,
+  peer: Peer,
+  { shown, ...call }: Call & { readonly shown: ShownCall },
+): Promise<void> {
   const { flags } = session
-  const shown = new ShownCall(session)
   const { signal, output } = shown
   let task: RemoteTask | undefined
   const options: RemoteCallOptions = {
@@ -218,8 +231,6 @@ async function run(session: Session<CallFlags>, peer: Peer, call: Call): Promise
     if (session.taskId !== undefined && isOurs(error, signal)) await cancel(session, peer, session.taskId)
     if (shown.isLeft) return
     throw toolFailure(error, session, signal)
-  } finally {
-    shown.close()
   }
 }
 

@@ -42,7 +42,8 @@ function defineTools(program: Command): void {
     ],
     `-o json prints a list of tools with their schemas, the kind and the source of each. Sources that fail, and tools that
 cannot be used, are told on stderr; exit code 1 or more if all sources do, and there is no tool of one's own.
-What --bearer, --api-key and --svc-param say goes to a peer that is named, never to all.`,
+What --bearer, --api-key and --svc-param say goes to a peer that is named, never to all; --timeout is for each source.`,
+    { hasOwnLimits: true },
   )
 }
 
@@ -52,7 +53,7 @@ function defineCall(program: Command): void {
     .argument('[params...]', "its params, a JSON object '{…}', or - to read them from stdin")
     .optionsGroup('Call:')
     .option('--param <name=value>', 'one param, typed as its schema says; a.b for b in a; repeatable', collect)
-    .option('--out <file>', 'write the result to a file')
+    .option('--out <file>', 'write the result to a file; of several parts the one with bytes')
     .option('--stream', 'with -o json: a line of JSON for each event')
     .option('--detach', 'leave the work to the peer, and print the ids of the task and its state')
     .option('--answer <answer>', 'answer to a question of the tool, text or JSON; repeatable, in order', collect)
@@ -83,8 +84,9 @@ function defineServers(program: Command): void {
     async () => (await import('./servers.ts')).showServers,
     ['convoke servers', 'convoke servers --check -o json -c deploy/convoke.yaml'],
     `Each server is started or connected to, asked for its tools, and ended again. -o json prints [{server, state, transport,
-name, version, tools, problems: [{name, reason}], quarantined, ready_ms, error}]; state is up, down or disabled.`,
-    addOwnOptions,
+name, version, tools, problems: [{name, reason}], quarantined, ready_ms, error}]; state is up, down or disabled.
+--timeout is for each server: one that has not answered by then is down.`,
+    { addOptions: addOwnOptions, hasOwnLimits: true },
   )
 }
 
@@ -137,19 +139,26 @@ function define(program: Command, name: string, description: string): Command {
   return reportUsageAsEnvelope(program.command(name).description(description))
 }
 
+interface FinishOptions {
+  readonly addOptions?: (command: Command) => Command
+  /** Without arguments it asks all sources, and --timeout is for each of them. Default: false. */
+  readonly hasOwnLimits?: boolean
+}
+
 /** The common options, the help, and the work, which is loaded when it runs. */
 function finish<Flags extends RemoteFlags>(
   command: Command,
   load: () => Promise<(session: Session<Flags>, ...args: string[]) => Promise<void>>,
   examples: readonly string[],
   notes: string,
-  addOptions = addRemoteOptions,
+  { addOptions = addRemoteOptions, hasOwnLimits = false }: FinishOptions = {},
 ): void {
   addOptions(command)
     .addHelpText('after', `\n${notes}\n\nExamples:\n${examples.map((line) => `  ${line}\n`).join('')}${exitCodes}`)
     .action(async () => {
       const work = await load()
-      await runClientCommand<Flags>(command, (session) => work(session, ...command.args), 'envFile')
+      const limit = hasOwnLimits && command.args.length === 0 ? 'each' : 'all'
+      await runClientCommand<Flags>(command, (session) => work(session, ...command.args), 'envFile', limit)
     })
 }
 

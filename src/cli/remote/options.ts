@@ -9,7 +9,10 @@ export interface RemoteFlags extends ClientFlags {
 
 const configOption = ['-c, --config <file>', 'configuration file (default: convoke.yaml, then convoke.json)'] as const
 const timeoutOption = ['--timeout <duration>', 'give up after this time: 30s, 5m (default: none)', toDuration] as const
-const envFileOption = ['--env-file <file>', '.env file in place of the nearest one'] as const
+const envFileOption = [
+  '--env-file <file>',
+  '.env file with A2ACLI_ variables, in place of the nearest one; not for ${env:NAME} of the configuration',
+] as const
 
 /** The options of a command that speaks to no peer. */
 export function addOwnOptions(command: Command): Command {

@@ -11,7 +11,7 @@ import { field } from '../a2a/text.ts'
 import { ExitRequest } from '../failure.ts'
 import { createPaint, type Paint } from '../paint.ts'
 import type { RemoteFlags } from './options.ts'
-import { unusableTools, withSpace } from './space.ts'
+import { unusableTools, withinTimeout, withSpace } from './space.ts'
 import { noFile, readDirectory } from './target.ts'
 import { maxAtOnce } from './tools.ts'
 
@@ -31,6 +31,8 @@ interface Found {
 }
 
 export async function showServers(session: Session<ServersFlags>): Promise<void> {
+  // Nobody is at it any more when this ends.
+  session.isOver = true
   const { file, options, ...directory } = await readDirectory(session)
   if (file === undefined || options === undefined) throw usageFailure(noFile, 'Name a configuration: -c FILE')
   if (Object.keys(options.mcpServers ?? {}).length === 0) {
@@ -54,7 +56,7 @@ async function lookAtAll(session: Session<ServersFlags>, { mcpServers, tools }: 
   await inTurns(mcpServers.services(), maxAtOnce, async (id) => {
     const startedAt = performance.now()
     try {
-      await mcpServers.discover(id, { signal: session.signal })
+      await withinTimeout(session, (signal) => mcpServers.discover(id, { signal }))
       times.set(id, Math.round(performance.now() - startedAt))
     } catch (error) {
       errors.set(id, ConvokeError.from(error))

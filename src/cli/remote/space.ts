@@ -93,6 +93,25 @@ export async function lookAtServer(
   }
 }
 
+/** Asks one of several sources something, for as long as --timeout says. Rejects with `timeout` when that has passed. */
+export async function withinTimeout<Result>(
+  { flags: { timeout }, signal }: Session<ClientFlags>,
+  ask: (signal: AbortSignal) => Promise<Result>,
+): Promise<Result> {
+  if (timeout === undefined) return await ask(signal)
+  const over = new AbortController()
+  const error = new ConvokeError('timeout', `There was no answer within ${timeout / 1000} s.`)
+  const timer = setTimeout(() => over.abort(error), timeout)
+  try {
+    return await ask(AbortSignal.any([signal, over.signal]))
+  } catch (thrown) {
+    // What was cut off may say so in other words.
+    throw over.signal.aborted && !signal.aborted ? error : thrown
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
 /** Why an MCP server cannot be used, as the failure of a command. */
 export function serverFailure(
   error: unknown,
@@ -115,13 +134,20 @@ export function serverFailure(
 
 /** Tools of MCP servers and peers that were found and cannot be called, with the reason: a line each. */
 export function unusableTools(session: Session<ClientFlags>, space: AgentTools): string[] {
-  const held = space.tools.summary().quarantined.map((handle) => {
-    const command = `convoke pins diff ${quote(handle)}${configFlag(session)}`
-    return `${handle}: it is quarantined, as it says something else than when it was pinned. See ${command}`
-  })
+  const held = space.tools.summary().quarantined.map((handle) => quarantineNote(session, handle))
   const broken = space.tools.health().flatMap(({ source, problems = [] }) =>
     // Those of the agent's own are among the warnings.
     source === '' ? [] : problems.map(({ name, reason }) => `${source}.${name}: it cannot be used: ${reason}`),
   )
-  return [...held, ...broken].map((line) => field('', line).slice(': '.length).trimEnd())
+  return [...held, ...broken.map(oneLine)]
+}
+
+/** What is told of a tool that changed and is held back. */
+export function quarantineNote(session: Session<ClientFlags>, handle: string): string {
+  const command = `convoke pins diff ${quote(handle)}${configFlag(session)}`
+  return oneLine(`${handle}: it is quarantined, as it says something else than when it was pinned. See ${command}`)
+}
+
+function oneLine(text: string): string {
+  return field('', text).slice(': '.length).trimEnd()
 }

@@ -13,8 +13,17 @@ import type { Session } from '../a2a/session.ts'
 import { ExitRequest } from '../failure.ts'
 import { createPaint, type Paint } from '../paint.ts'
 import type { RemoteFlags } from './options.ts'
+import { withPeerRules } from './peer-rules.ts'
 import { paramsText } from './signature.ts'
-import { hasOwnTools, lookAtServer, serverFailure, unusableTools, withSpace, type WithOptions } from './space.ts'
+import {
+  hasOwnTools,
+  lookAtServer,
+  serverFailure,
+  unusableTools,
+  withinTimeout,
+  withSpace,
+  type WithOptions,
+} from './space.ts'
 import { configFlag, fileOrUrl, findTarget, isServer, noFile, readDirectory, urlOf, withPeer } from './target.ts'
 
 export interface ToolsFlags extends RemoteFlags {
@@ -54,6 +63,8 @@ export const maxAtOnce = 8
 export const peerTimeoutMs = 10_000
 
 export async function showTools(session: Session<ToolsFlags>, reference: string | undefined): Promise<void> {
+  // Nobody is at it any more when this ends.
+  session.isOver = true
   const { shelves, hasRunModules } =
     reference === undefined ? await allShelves(session) : await oneShelf(session, reference)
   const total = shelves.reduce((sum, { tools }) => sum + tools.length, 0)
@@ -88,16 +99,21 @@ async function oneShelf(session: Session<ToolsFlags>, reference: string): Promis
     return { shelves: [shelf], hasRunModules: false }
   }
   const target = await findTarget(session, reference, directory)
-  const tools = await withPeer(session, target, async (peer) => {
-    session.isConnected = true
-    const listed = await peer.listRemoteTools({ signal: session.signal })
-    const { streaming } = await peer.connect()
-    const before = `${target.reference}${target.id === 'peer' ? ' ' : '.'}`
-    const source = target.reference
-    return listed.map((tool) =>
-      shownPeerTool(tool, { name: `${before}${tool.name}`, key: tool.name, source, streaming }),
-    )
-  })
+  const tools = await withPeerRules(
+    session,
+    { peer: reference, directory },
+    async (rules) =>
+      await withPeer(session, target, async (peer) => {
+        session.isConnected = true
+        const listed = await peer.listRemoteTools({ signal: session.signal })
+        const { streaming } = await peer.connect()
+        const before = `${target.reference}${target.id === 'peer' ? ' ' : '.'}`
+        const source = target.reference
+        return (rules?.usable(listed) ?? listed).map((tool) =>
+          shownPeerTool(tool, { name: `${before}${tool.name}`, key: tool.name, source, streaming }),
+        )
+      }),
+  )
   return { shelves: [{ heading: undefined, tools }], hasRunModules: false }
 }
 
@@ -142,7 +158,7 @@ async function discoverAll(
   const failures: { readonly id: string; readonly error: ConvokeError }[] = []
   await inTurns(sources, maxAtOnce, async ({ source, id }) => {
     try {
-      await source.discover(id, { signal: session.signal })
+      await withinTimeout(session, (signal) => source.discover(id, { signal }))
     } catch (thrown) {
       const error = ConvokeError.from(thrown)
       failures.push({ id, error })

@@ -23,7 +23,7 @@ function addPolicy(program: Command): void {
     .command('why')
     .description('Explain whether a caller may call a tool, rule by rule. Calls nobody.')
     .argument('<caller>', 'id of the caller, or TENANT/ID; local is the node itself')
-    .argument('<tool>', 'handle of the tool: SERVICE.NAME, or the name of a local one')
+    .argument('<tool>', 'handle of the tool: SERVICE.NAME, the name of a local one, or an alias')
     .argument('[params]', 'arguments of the call, as a JSON object (default: any)')
     .option('--scopes <scopes>', 'what the caller may do, a list with commas (default: what server.auth.tokens says)')
     .option('--agent <id>', 'the agent that makes the call (default: none)')

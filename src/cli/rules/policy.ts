@@ -24,14 +24,14 @@ const localId = 'local'
 
 export async function explainWhy(
   callerText: string,
-  handle: string,
+  name: string,
   paramsText: string | undefined,
   flags: WhyFlags,
 ): Promise<void> {
   const params = paramsText === undefined ? undefined : parseParams(paramsText)
   const { options } = await loadConfigFile(flags.config)
   const caller = toCaller(callerText, options, flags)
-  const tool = await findTool(handle, options)
+  const tool = await findTool(name, options)
   const agent = flags.agent ?? (caller.id === localId ? options.agent.id : undefined)
   const policy = new ToolPolicy(options.toolPolicy, { aliases: options.aliases ?? {} })
   const explanation = explainPolicy(policy, { caller, tool, params, agent })
@@ -152,7 +152,7 @@ function toText(
     ask: paint('yellow', 'Asked: the caller must approve exactly these arguments.'),
     depends: paint('yellow', `${possible.map((each) => outcomeWords[each]).join(', or ')}.`),
   }
-  lines.push(`${words[decision]} ${stripControls(reason)}`)
+  lines.push(scopesAllow ? `${words[decision]} ${stripControls(reason)}` : `${words.deny} The scopes do not hold it.`)
   return `${lines.join('\n')}\n`
 }
 
