@@ -139,10 +139,9 @@ describe('a host at the other end of the chain', () => {
       ['get-structured-content', { location: 'Chicago' }],
       ['get-resource-links', { count: 3 }],
       ['get-resource-reference', { resourceType: 'Text', resourceId: 1 }],
-      ['get-resource-reference', { resourceType: 'Blob', resourceId: 1 }],
     ]
     for (const [name, args] of calls) {
-      // The server's clock stands in a few.
+      // The server's clock stands in a few. It is in the bytes of its blobs, which other tests have.
       const untimed = (result: CallToolResult) => JSON.parse(JSON.stringify(result).replaceAll(/\d+:\d\d:\d\d/g, 'now'))
       expect(untimed(await call(host, `bob__every__${name}`, args)), name).toEqual(
         untimed(await call(direct, name, args)),

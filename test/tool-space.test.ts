@@ -306,7 +306,7 @@ test('a tool that sets no time itself has that of all tools, by each door', asyn
 describe('a call is tried again', () => {
   const failing = (
     times: number,
-    code: 'unavailable' | 'tool_failed',
+    code: 'unavailable' | 'tool_failed' | 'rate_limited',
     traits: object,
   ): { tool: Tool; runs: () => number } => {
     let runs = 0
