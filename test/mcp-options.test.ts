@@ -251,7 +251,7 @@ describe('mcpServers in a configuration file', () => {
     const file = join(folder, 'convoke.json')
     const config = { agent: { id: 'alice' }, peers: { bob: { url } }, mcpServers: { bob: { command: 'x' } } }
     await writeFile(file, JSON.stringify(config))
-    expect((await loadConfig(file)).warnings[0]).toContain('peers.bob has the id of an MCP server')
+    await expect(loadConfig(file)).rejects.toThrow(/convoke.json:1:\d+: .*bob/)
   })
 })
 
