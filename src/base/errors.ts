@@ -47,6 +47,44 @@ export const errorCodes = {
   network: soon,
   /** A peer broke: it answered with an error of its own, or with something that is not A2A. */
   peer_failed: never,
+  /** The endpoint of a language model cannot be reached, or says that it cannot answer now. */
+  model_unavailable: soon,
+  /** A language model said nothing for longer than it may. */
+  model_timeout: { retryable: true, retries: 1, backoffMs: 0 },
+  /** The stream of a language model's answer was cut. */
+  model_interrupted: soon,
+  /** The endpoint of a language model refuses the request: its credentials, its model, its size. */
+  model_refused: never,
+  /** A language model's answer is none: broken JSON, or a shape that no chat completion has. */
+  model_invalid: never,
+  /** A language model gave two calls of one answer the same id. */
+  duplicate_call_id: never,
+  /** A language model goes on calling tools that do not exist. */
+  unknown_tool: never,
+  /** A language model makes the same call again and again. */
+  tool_loop: never,
+  /** An agent asked its model as often as it may for one request. */
+  round_limit: never,
+  /** An agent's model called as many tools as it may for one request. */
+  tool_call_limit: never,
+  /** An agent's model used as many tokens as it may for one request. */
+  token_limit: never,
+  /** An agent took as long as it may for one request. */
+  time_limit: never,
+  /** What an agent's model answered does not fit the schema that its output must fit. `issues` says where. */
+  invalid_output: never,
+  /** An action of an agent threw. The cause is in the log, never in the message. */
+  action_failed: never,
+  /** The events of one run of an agent do not come to an end. */
+  event_limit: never,
+  /** An event's payload, or a value for an agent's memory, is not JSON. */
+  invalid_event: never,
+  /** The memory or context of an agent's run was used after the run had ended. */
+  run_ended: never,
+  /** An agent that makes no sense, or whose plan cannot leave its process. */
+  invalid_plan: never,
+  /** A resource of an agent could not be made. The cause is in the log, never in the message. */
+  resource_failed: never,
   /** A value passes a limit of this node. */
   too_large: never,
   /** The configuration is wrong; start-up only. */

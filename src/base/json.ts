@@ -27,6 +27,55 @@ export function cloneJson<T>(value: T): T {
   return copy as T
 }
 
+const frozen = new WeakSet<object>()
+
+/**
+ * A deeply frozen copy of a JSON value. What this function has frozen before is shared, not copied, so values that are passed on
+ * cost nothing. Returns the JSON Pointer of the first thing that is not JSON in place of a copy: undefined members of
+ * objects are left out, and anything else (a function, NaN, a Date, a circle) is not JSON.
+ */
+export function freezeJson(value: unknown): { readonly value: Json } | { readonly at: string } {
+  const path: string[] = []
+  const walk = (each: unknown): Json => {
+    if (each === null || typeof each === 'string' || typeof each === 'boolean') return each
+    if (typeof each === 'number' && Number.isFinite(each)) return each
+    if (typeof each !== 'object') throw notJson
+    if (frozen.has(each)) return each as Json
+    if (path.length >= maxJsonDepth) throw notJson
+    let copy: Json
+    if (Array.isArray(each)) {
+      copy = []
+      for (let i = 0; i < each.length; i++) {
+        path.push(String(i))
+        copy.push(walk(each[i]))
+        path.pop()
+      }
+    } else {
+      const prototype: unknown = Object.getPrototypeOf(each)
+      if (prototype !== Object.prototype && prototype !== null) throw notJson
+      copy = {}
+      for (const [key, member] of Object.entries(each)) {
+        if (member === undefined) continue
+        path.push(key)
+        const inside = walk(member)
+        if (key === '__proto__') Object.defineProperty(copy, key, { value: inside, enumerable: true })
+        else copy[key] = inside
+        path.pop()
+      }
+    }
+    frozen.add(copy)
+    return Object.freeze(copy) as Json
+  }
+  try {
+    return { value: walk(value) }
+  } catch (error) {
+    if (error !== notJson) throw error
+    return { at: path.map((key) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('') }
+  }
+}
+
+const notJson = new Error('This is not JSON.')
+
 /**
  * JSON with its object keys sorted, so that equal values give equal text. `undefined` members are
  * left out, as JSON.stringify does.

@@ -1,0 +1,229 @@
+/**
+ * What an agent's actions hear and say. An event has an id, a type and a payload of JSON that is checked when the event is made
+ * and frozen from then on. The types below are those that come along; any other name is a type of the agent's own.
+ */
+import { randomUUID } from 'node:crypto'
+import { ConvokeError } from '../base/errors.ts'
+import { freezeJson, type Json, type JsonObject } from '../base/json.ts'
+import { excerpt } from '../tools/value.ts'
+import type { ChatMessage, ChatUsage, ModelLimits, ModelToolCall } from './chat-model.ts'
+
+/** Deeply readonly, as payloads are. */
+export type Frozen<T> = T extends (infer Item)[]
+  ? readonly Frozen<Item>[]
+  : T extends object
+    ? { readonly [Key in keyof T]: Frozen<T[Key]> }
+    : T
+
+/**
+ * An event of any type: `new AgentEvent('review_scored', { score: 5 })`, or a subclass with `static readonly type`.
+ * Throws `invalid_event` for a payload that is not a JSON object, with the place of what is wrong.
+ */
+export class AgentEvent<Type extends string = string, Payload extends object = JsonObject> {
+  readonly id: string
+  readonly type: Type
+  readonly payload: Frozen<Payload>
+
+  /** `id`: a UUID of its own unless given. */
+  constructor(type: Type, payload: Payload, id: string = randomUUID()) {
+    if (typeof type !== 'string' || type === '')
+      throw new ConvokeError('invalid_event', `The type of an event must be a text, got ${excerpt(type)}.`)
+    const copy = freezeJson(payload)
+    if ('at' in copy || typeof copy.value !== 'object' || copy.value === null || Array.isArray(copy.value)) {
+      const where = 'at' in copy && copy.at !== '' ? `at ${copy.at} is no JSON` : 'is no JSON object'
+      throw new ConvokeError(
+        'invalid_event',
+        `The payload of the event "${type}" ${where}. Use text, finite numbers, true, false, null, lists and plain objects.`,
+      )
+    }
+    this.id = id
+    this.type = type
+    this.payload = copy.value as Frozen<Payload>
+  }
+
+  /** `{id, type, payload}`; {@link fromJson} reads it. */
+  toJSON(): { id: string; type: Type; payload: Frozen<Payload> } {
+    return { id: this.id, type: this.type, payload: this.payload }
+  }
+}
+
+/** One input of the agent: the value as it came. */
+export class InputEvent extends AgentEvent<'input', { value: Json }> {
+  static readonly type = 'input'
+  constructor(value: Json, id?: string) {
+    super(InputEvent.type, { value }, id)
+  }
+  get value(): Frozen<Json> {
+    return this.payload.value
+  }
+}
+
+/** One output of the agent. */
+export class OutputEvent extends AgentEvent<'output', { value: Json }> {
+  static readonly type = 'output'
+  constructor(value: Json, id?: string) {
+    super(OutputEvent.type, { value }, id)
+  }
+  get value(): Frozen<Json> {
+    return this.payload.value
+  }
+}
+
+/** Asks a chat model; one {@link ChatResponseEvent} answers, after as many rounds of tool calls as the model wants. */
+export interface ChatRequestPayload {
+  /** The name of a chat model setup. */
+  model: string
+  /** What is said to it, behind the setup's own prompt. */
+  messages: ChatMessage[]
+  /** What the answer must look like, a JSON Schema; the response then has `output`. */
+  outputSchema?: JsonObject
+  /** Whether the text of the answer goes to the caller as it comes. Default: false. */
+  stream?: boolean
+  /** Values for the variables of the setup's prompt. */
+  variables?: Record<string, Json>
+  /** Over those of the setup. */
+  limits?: ModelLimits
+}
+
+export class ChatRequestEvent extends AgentEvent<'chat_request', ChatRequestPayload> {
+  static readonly type = 'chat_request'
+  constructor(request: ChatRequestPayload, id?: string) {
+    super(ChatRequestEvent.type, request, id)
+  }
+}
+
+export interface ChatResponsePayload {
+  /** The id of the {@link ChatRequestEvent}. */
+  requestId: string
+  /** The model's last word. */
+  response: ChatMessage
+  /** All messages of the request: those it was asked with (the setup's prompt not among them), then its rounds, the response last. */
+  messages: ChatMessage[]
+  /** With an output schema: the answer as JSON that fits it. */
+  output?: Json
+  /** Of all rounds together, as far as the endpoint says. */
+  usage?: ChatUsage
+  /** How often the model was asked. */
+  rounds: number
+}
+
+export class ChatResponseEvent extends AgentEvent<'chat_response', ChatResponsePayload> {
+  static readonly type = 'chat_response'
+  constructor(response: ChatResponsePayload, id?: string) {
+    super(ChatResponseEvent.type, response, id)
+  }
+}
+
+/** Asks for a round of tool calls; one {@link ToolResponseEvent} answers. */
+export interface ToolRequestPayload {
+  calls: ModelToolCall[]
+  /** The only tools that may be called: handles and globs over them. Default: all of the space. */
+  tools?: string[]
+  /** Of the chat request that the calls belong to, if they do: the calls' names are then those that the model was given. */
+  requestId?: string
+  /** The chat model setup whose round this is. */
+  model?: string
+}
+
+export class ToolRequestEvent extends AgentEvent<'tool_request', ToolRequestPayload> {
+  static readonly type = 'tool_request'
+  constructor(request: ToolRequestPayload, id?: string) {
+    super(ToolRequestEvent.type, request, id)
+  }
+}
+
+/** What became of one call, for the model and for whoever looks. */
+export interface ToolAnswer {
+  name: string
+  success: boolean
+  /** For the model: the result as text, or the error as JSON. */
+  content: string
+  error?: string
+  errorType?: string
+}
+
+export interface ToolResponsePayload {
+  /** The id of the {@link ToolRequestEvent}. */
+  requestId: string
+  /** The ids of the calls, in their order. */
+  callIds: string[]
+  /** By the id of the call. */
+  responses: Record<string, ToolAnswer>
+  /** By the id of the call: whether it went well. */
+  success: Record<string, boolean>
+  /** By the id of the call: why it did not. */
+  errors: Record<string, string>
+  /** By the id of the call: the id that the model gave it. Differs only where it gave none. */
+  externalIds: Record<string, string>
+}
+
+export class ToolResponseEvent extends AgentEvent<'tool_response', ToolResponsePayload> {
+  static readonly type = 'tool_response'
+  constructor(response: ToolResponsePayload, id?: string) {
+    super(ToolResponseEvent.type, response, id)
+  }
+}
+
+/** Asks a vector store; one {@link ContextRetrievalResponseEvent} answers. */
+export interface ContextRetrievalRequestPayload {
+  query: string
+  /** The name of a vector store. */
+  vectorStore: string
+  /** Default: 3. */
+  maxResults?: number
+}
+
+export class ContextRetrievalRequestEvent extends AgentEvent<
+  'context_retrieval_request',
+  ContextRetrievalRequestPayload
+> {
+  static readonly type = 'context_retrieval_request'
+  constructor(request: ContextRetrievalRequestPayload, id?: string) {
+    super(ContextRetrievalRequestEvent.type, request, id)
+  }
+}
+
+export interface RetrievedDocument {
+  id: string
+  content: string
+  metadata: JsonObject
+  /** Cosine similarity to the query, -1 to 1. */
+  score: number
+}
+
+export interface ContextRetrievalResponsePayload {
+  /** The id of the {@link ContextRetrievalRequestEvent}. */
+  requestId: string
+  query: string
+  /** The most similar first. */
+  documents: RetrievedDocument[]
+}
+
+export class ContextRetrievalResponseEvent extends AgentEvent<
+  'context_retrieval_response',
+  ContextRetrievalResponsePayload
+> {
+  static readonly type = 'context_retrieval_response'
+  constructor(response: ContextRetrievalResponsePayload, id?: string) {
+    super(ContextRetrievalResponseEvent.type, response, id)
+  }
+}
+
+/** The events that come along, told apart by `type`. */
+export type BuiltInEvent =
+  | InputEvent
+  | OutputEvent
+  | ChatRequestEvent
+  | ChatResponseEvent
+  | ToolRequestEvent
+  | ToolResponseEvent
+  | ContextRetrievalRequestEvent
+  | ContextRetrievalResponseEvent
+
+/** What an action listens to: an event class with `static readonly type`, or the type itself. */
+export type EventKind = string | { readonly type: string }
+
+/** The name of the type. */
+export function typeOf(kind: EventKind): string {
+  return typeof kind === 'string' ? kind : kind.type
+}
