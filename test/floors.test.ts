@@ -11,7 +11,7 @@ const floors = [
   ['protocol'],
   ['store'],
   ['tasks', 'tools'],
-  ['peers', 'mcp'],
+  ['agent', 'peers', 'mcp'],
   ['server'],
   ['node.ts', 'tool-space.ts', 'config.ts', 'older-config', 'options.ts', 'index.ts', 'cli'],
 ]
