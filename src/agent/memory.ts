@@ -1,6 +1,6 @@
 /** An agent's memory: JSON values under dotted paths. */
 import { ConvokeError } from '../base/errors.ts'
-import { cloneJson, isObject, maxJsonDepth, type Json, type JsonObject } from '../base/json.ts'
+import { cloneJson, isObject, maxJsonDepth, setMember, type Json, type JsonObject } from '../base/json.ts'
 import { clip, excerpt, findNotJson } from '../tools/value.ts'
 
 /**
@@ -89,12 +89,12 @@ export class MemoryTree implements Memory {
     let made = copy
     for (let i = names.length - 1; i > depth; i--) {
       const around: JsonObject = {}
-      put(around, names[i] ?? '', made)
+      setMember(around, names[i] ?? '', made)
       made = around
     }
     const before = member(object, name)
     const [textBefore, mostBytesBefore] = [this.#text, this.#mostBytes]
-    put(object, name, made)
+    setMember(object, name, made)
     this.#text = undefined
     this.#mostBytes += mostBytes + path.length * mostBytesOfUnit + names.length * bytesAround
     if (this.#mostBytes > this.#maxBytes) {
@@ -102,7 +102,7 @@ export class MemoryTree implements Memory {
       this.#mostBytes = bytes
       if (bytes > this.#maxBytes) {
         if (before === undefined) delete object[name]
-        else put(object, name, before)
+        else setMember(object, name, before)
         this.#text = textBefore
         this.#mostBytes = mostBytesBefore
         throw new ConvokeError(
@@ -219,13 +219,6 @@ function member(object: JsonObject, name: string | undefined): Json | undefined 
   return name !== undefined && Object.hasOwn(object, name) ? object[name] : undefined
 }
 
-function put(object: JsonObject, name: string, value: Json): void {
-  // Assigning to this one name would set the prototype instead.
-  if (name === '__proto__')
-    Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true })
-  else object[name] = value
-}
-
 function noObject(path: string, names: readonly string[], value: Json): ConvokeError {
   const what = Array.isArray(value) ? 'a list' : value === null ? 'null' : `a ${typeof value}`
   const whole = clip(names.join('.'), maxShown)
@@ -265,7 +258,7 @@ function copyIn(value: unknown, depth: number, what: string): { copy: Json; most
           if (!isJson) break
           if (inside === undefined) continue
           mostBytes += key.length * mostBytesOfUnit + bytesAround
-          put(copy, key, walk(inside, level + 1))
+          setMember(copy, key, walk(inside, level + 1))
         }
         return copy
       }
