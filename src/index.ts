@@ -1,4 +1,18 @@
 /** Convoke: an A2A node that publishes typed tools and runs exactly the one that a caller names. */
+export type {
+  ChatAnswer,
+  ChatDelta,
+  ChatMessage,
+  ChatModelConnection,
+  ChatRequest,
+  ChatRole,
+  ChatUsage,
+  EmbeddingModel,
+  ModelToolCall,
+  StoredDocument,
+  VectorStore,
+} from './agent/chat-model.ts'
+export { OpenAiConnection, type OpenAiConnectionOptions } from './agent/openai-connection.ts'
 export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from './base/errors.ts'
 export type { Json, JsonObject } from './base/json.ts'
 export type { ToolCallRecord } from './base/trace.ts'
