@@ -13,6 +13,8 @@ export type {
   VectorStore,
 } from './agent/chat-model.ts'
 export { OpenAiConnection, type OpenAiConnectionOptions } from './agent/openai-connection.ts'
+export { OpenAiEmbeddingModel, type OpenAiEmbeddingOptions } from './agent/openai-embedding.ts'
+export { EmbeddedVectorStore, type EmbeddedVectorStoreOptions } from './agent/vector-store.ts'
 export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from './base/errors.ts'
 export type { Json, JsonObject } from './base/json.ts'
 export type { ToolCallRecord } from './base/trace.ts'
