@@ -15,8 +15,9 @@ import {
   type ModuleReference,
   type ResourceType,
 } from 'convoke'
+import type * as Convoke from 'convoke'
 import { execFile } from 'node:child_process'
-import { writeFile } from 'node:fs/promises'
+import { cp, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
@@ -216,7 +217,7 @@ describe('resources', () => {
     ],
     [
       'arguments that are not JSON',
-      () => new ResourceDescriptor(fixture.Notes, { at: new Date() } as never),
+      () => new ResourceDescriptor(fixture.Notes, { at: new Date() }),
       /The arguments of the resource Notes are no JSON at \/at/,
     ],
     [
@@ -367,6 +368,37 @@ describe('a plan', () => {
     expect(await prompts.get('a')?.provide(resourceContext())).toBe(own)
     expect([...(resources.get('tool')?.keys() ?? [])]).toEqual(['echo'])
     expect([...environment.resources.get('prompt')!.keys()]).toEqual(['a', 'b'])
+  })
+
+  test('is made of an agent that another copy of this package made, too', async () => {
+    const folder = await temporaryFolder()
+    const root = join(import.meta.dirname, '..')
+    await cp(join(root, 'dist'), join(folder, 'dist'), { recursive: true })
+    for (const each of ['src', 'node_modules']) await symlink(join(root, each), join(folder, each))
+    await writeFile(join(folder, 'package.json'), '{"type":"module"}')
+    const other = (await import(pathToFileURL(join(folder, 'dist/index.js')).href)) as typeof Convoke
+    expect(other.Agent).not.toBe(Agent)
+    const agent = new other.Agent()
+      .addAction(
+        'start',
+        other.InputEvent,
+        other.exportedFrom(module, 'start', () => {}),
+      )
+      .addResource('greeting', other.Prompt.fromText('Hi.'))
+      .addResource('notes', new other.ResourceDescriptor(fixture.Notes, {}))
+    const plan = AgentPlan.fromAgent(agent)
+    expect(AgentPlan.fromJSON(plan.toJSON()).toJSON()).toEqual(plan.toJSON())
+
+    // And the other way round: what one copy makes another takes.
+    const mixed = new Agent()
+      .addAction(
+        'start',
+        'input',
+        other.exportedFrom(module, 'start', () => {}),
+      )
+      .addResource('greeting', other.Prompt.fromText('Hi.'))
+      .addResource('notes', new other.ResourceDescriptor(fixture.Notes, {}))
+    expect(AgentPlan.fromAgent(mixed).toJSON()).toEqual(plan.toJSON())
   })
 
   test('needs an agent', async () => {
