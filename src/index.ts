@@ -1,5 +1,25 @@
 /** Convoke: an A2A node that publishes typed tools and runs exactly the one that a caller names. */
 export { AgentConfiguration, defineOption, type ConfigOption, type OptionTypes } from './agent/configuration.ts'
+export {
+  openEventLog,
+  type EventLog,
+  type EventLogEntry,
+  type EventLogLevel,
+  type EventLogOptions,
+} from './agent/event-log.ts'
+export {
+  formatTrace,
+  readTrace,
+  toTree,
+  type Trace,
+  type TraceAction,
+  type TraceError,
+  type TraceEvent,
+  type TraceFile,
+  type TraceFilter,
+  type TracePaint,
+  type TraceRecord,
+} from './agent/event-trace.ts'
 export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
 export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
 export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from './base/errors.ts'
