@@ -8,7 +8,6 @@ export {
   type EventLogOptions,
 } from './agent/event-log.ts'
 export {
-  formatTrace,
   readTrace,
   toTree,
   type Trace,
@@ -17,11 +16,11 @@ export {
   type TraceEvent,
   type TraceFile,
   type TraceFilter,
-  type TracePaint,
   type TraceRecord,
 } from './agent/event-trace.ts'
 export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
 export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
+export { formatTrace, type TracePaint } from './agent/trace-text.ts'
 export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from './base/errors.ts'
 export type { Json, JsonObject } from './base/json.ts'
 export type { ToolCallRecord } from './base/trace.ts'
