@@ -228,3 +228,29 @@ export {
 export type { Reference } from './tools/references.ts'
 export { Toolbox, type ForcedTool, type RunContext, type ToolboxOptions } from './tools/toolbox.ts'
 export { toModelText, type ModelTextOptions } from './tools/truncate.ts'
+export {
+  ExecutionEnvironment,
+  AgentStream,
+  type ApplyOptions,
+  type EnvironmentOptions,
+  type FailedRun,
+  type Keyed,
+  type KeyedInput,
+} from './agent/environment.ts'
+export { AgentRunner, type AgentRunnerOptions, type RunResult } from './agent/runner.ts'
+export { getExecutionEnvironment } from './execution.ts'
+export { createMemoryAgentStore } from './store/agent-memory.ts'
+export type { AgentStore } from './store/agent-store.ts'
+export type { Action, AgentToolSpace, DurableOptions, RunEvent, RunnerContext, RunOptions } from './agent/context.ts'
+export {
+  AgentEvent,
+  ChatRequestEvent,
+  ChatResponseEvent,
+  ContextRetrievalRequestEvent,
+  ContextRetrievalResponseEvent,
+  InputEvent,
+  OutputEvent,
+  ToolRequestEvent,
+  ToolResponseEvent,
+  type BuiltInEvent,
+} from './agent/events.ts'
