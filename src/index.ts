@@ -37,6 +37,24 @@ export { ResourceDescriptor } from './agent/resource-descriptor.ts'
 export type { PlannedResource, ResourceJson, ResourceMap } from './agent/resource-provider.ts'
 export type { ModuleReference, ResourceClass, ResourceContext, Resources, ResourceType } from './agent/resources.ts'
 export { AgentConfiguration, defineOption, type ConfigOption, type OptionTypes } from './agent/configuration.ts'
+export {
+  openEventLog,
+  type EventLog,
+  type EventLogEntry,
+  type EventLogLevel,
+  type EventLogOptions,
+} from './agent/event-log.ts'
+export {
+  readTrace,
+  toTree,
+  type Trace,
+  type TraceAction,
+  type TraceError,
+  type TraceEvent,
+  type TraceFile,
+  type TraceFilter,
+  type TraceRecord,
+} from './agent/event-trace.ts'
 export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
 export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
 export type {
@@ -57,6 +75,7 @@ export type {
 export { OpenAiConnection, type OpenAiConnectionOptions } from './agent/openai-connection.ts'
 export { OpenAiEmbeddingModel, type OpenAiEmbeddingOptions } from './agent/openai-embedding.ts'
 export { EmbeddedVectorStore, type EmbeddedVectorStoreOptions } from './agent/vector-store.ts'
+export { formatTrace, type TracePaint } from './agent/trace-text.ts'
 export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from './base/errors.ts'
 export type { Json, JsonObject } from './base/json.ts'
 export type { ToolCallRecord } from './base/trace.ts'
@@ -209,3 +228,29 @@ export {
 export type { Reference } from './tools/references.ts'
 export { Toolbox, type ForcedTool, type RunContext, type ToolboxOptions } from './tools/toolbox.ts'
 export { toModelText, type ModelTextOptions } from './tools/truncate.ts'
+export {
+  ExecutionEnvironment,
+  AgentStream,
+  type ApplyOptions,
+  type EnvironmentOptions,
+  type FailedRun,
+  type Keyed,
+  type KeyedInput,
+} from './agent/environment.ts'
+export { AgentRunner, type AgentRunnerOptions, type RunResult } from './agent/runner.ts'
+export { getExecutionEnvironment } from './execution.ts'
+export { createMemoryAgentStore } from './store/agent-memory.ts'
+export type { AgentStore } from './store/agent-store.ts'
+export type { Action, AgentToolSpace, DurableOptions, RunEvent, RunnerContext, RunOptions } from './agent/context.ts'
+export {
+  AgentEvent,
+  ChatRequestEvent,
+  ChatResponseEvent,
+  ContextRetrievalRequestEvent,
+  ContextRetrievalResponseEvent,
+  InputEvent,
+  OutputEvent,
+  ToolRequestEvent,
+  ToolResponseEvent,
+  type BuiltInEvent,
+} from './agent/events.ts'
