@@ -15,21 +15,6 @@ export {
   type ResourceDecorator,
   type ToolMemberOptions,
 } from './agent/decorators.ts'
-export {
-  AgentEvent,
-  ChatRequestEvent,
-  ChatResponseEvent,
-  ContextRetrievalRequestEvent,
-  ContextRetrievalResponseEvent,
-  InputEvent,
-  OutputEvent,
-  ToolRequestEvent,
-  ToolResponseEvent,
-  type BuiltInEvent,
-  type EventKind,
-  type EventOf,
-} from './agent/events.ts'
-export type { Action, RunnerContext } from './agent/context.ts'
 export { exportedFrom } from './agent/function-reference.ts'
 export { AgentPlan, type PlannedAction, type AgentPlanOptions, type ResourceProvider } from './agent/plan.ts'
 export type { AgentPlanJson } from './agent/plan-json.ts'
@@ -253,4 +238,6 @@ export {
   ToolRequestEvent,
   ToolResponseEvent,
   type BuiltInEvent,
+  type EventKind,
+  type EventOf,
 } from './agent/events.ts'
