@@ -1,4 +1,5 @@
 /** What an agent is, what of it makes no sense, and a plan that runs in another process. */
+import * as convoke from 'convoke'
 import {
   Agent,
   AgentEvent,
@@ -15,7 +16,6 @@ import {
   type ModuleReference,
   type ResourceType,
 } from 'convoke'
-import type * as Convoke from 'convoke'
 import { execFile } from 'node:child_process'
 import { cp, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -376,7 +376,7 @@ describe('a plan', () => {
     await cp(join(root, 'dist'), join(folder, 'dist'), { recursive: true })
     for (const each of ['src', 'node_modules']) await symlink(join(root, each), join(folder, each))
     await writeFile(join(folder, 'package.json'), '{"type":"module"}')
-    const other = (await import(pathToFileURL(join(folder, 'dist/index.js')).href)) as typeof Convoke
+    const other = (await import(pathToFileURL(join(folder, 'dist/index.js')).href)) as typeof convoke
     expect(other.Agent).not.toBe(Agent)
     const agent = new other.Agent()
       .addAction(
@@ -461,6 +461,15 @@ describe('a plan as JSON', () => {
         { type: 'vectorStore', name: 'made', reference: at('makeNotes') },
       ],
     })
+  })
+
+  test('names the classes of this package by its name', async () => {
+    const own = Object.entries(convoke).filter(([, value]) => typeof value === 'function' && 'resourceType' in value)
+    expect(own.map(([name]) => name)).toEqual(expect.arrayContaining(['ChatModelSetup', 'OpenAiConnection', 'Prompt']))
+    for (const [name, clazz] of own) {
+      const descriptor = new ResourceDescriptor(clazz as never, {})
+      expect(descriptor.toJSON()).toEqual({ clazz: { module: 'convoke', export: name }, arguments: {} })
+    }
   })
 
   test('comes back as the same plan', async () => {
