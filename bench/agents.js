@@ -53,8 +53,9 @@ async function manyKeys(servers, { build }) {
   await child.ask('begin', work)
   const heaps = []
   for (let part = 0; part < parts; part++) {
-    await child.ask('part')
+    await child.ask('reach')
     heaps.push(await heap())
+    await child.ask('go')
   }
   const { outputs, wrong } = await child.ask('end')
   const [first, ...later] = heaps
