@@ -20,6 +20,7 @@ export type {
   TokenOptions,
   ToolModule,
 } from './options.ts'
+export { PeerAgent, type PeerAgentArguments } from './peer-agent.ts'
 export type { PeerStatus } from './peers/client.ts'
 export { ClientManager } from './peers/client-manager.ts'
 export {
@@ -33,6 +34,12 @@ export {
 export type { DiscoveryOptions } from './peers/discovery.ts'
 export { PeerError, type PeerErrorKind } from './peers/errors.ts'
 export type { PeerAuth, PeerEvent, PeerInfo, PeerOptions } from './peers/peer.ts'
+export {
+  createRemoteAgent,
+  type AgentAnswer,
+  type AskAgentOptions,
+  type RemoteAgentOptions,
+} from './peers/remote-agent.ts'
 export {
   RemoteToolExecutor,
   type RemoteCallOptions,

@@ -5,6 +5,7 @@
  */
 import type { Json, JsonObject } from '../base/json.ts'
 import type { OpenAiTool } from '../tools/definitions/shapes.ts'
+import type { Question } from '../tools/tool.ts'
 
 export type ChatRole = 'system' | 'user' | 'assistant' | 'tool'
 
@@ -133,7 +134,13 @@ export interface RemoteAgent {
    */
   ask(
     message: string,
-    options: { readonly messageId: string; readonly contextId?: string; readonly signal: AbortSignal },
+    options: {
+      readonly messageId: string
+      readonly contextId?: string
+      readonly signal: AbortSignal
+      /** Answers what the agent asks meanwhile: `context.ask`. Default: then it fails with `unsupported_operation`. */
+      readonly ask?: (question: Question) => Promise<Json>
+    },
   ): Promise<{ readonly answer: Json; readonly contextId?: string; readonly taskId?: string }>
   close?(): Promise<void> | void
 }

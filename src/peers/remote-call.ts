@@ -77,6 +77,16 @@ export class RemoteCall implements OpenCall {
     this.#connection = context.hop?.stoppable === false ? undefined : new AbortController()
   }
 
+  /** The task that the peer made of the message, once it has said so. */
+  get taskId(): string | undefined {
+    return this.#taskId
+  }
+
+  /** The conversation at the peer, once it has named it. */
+  get contextId(): string | undefined {
+    return this.#contextId
+  }
+
   async *run(): AsyncGenerator<Chunk, ToolValue, void> {
     const signal = this.#connection === undefined ? undefined : this.#context.signal
     throwIfStopped(signal)
@@ -182,6 +192,7 @@ export class RemoteCall implements OpenCall {
       this.#known(artifactUpdate.taskId, artifactUpdate.contextId)
       yield* this.#takeArtifact(artifactUpdate.artifact, artifactUpdate.append === true)
     } else if (message !== undefined) {
+      this.#contextId = message.contextId ?? this.#contextId
       this.#output.isMessage = true
       this.#output.gather({ artifactId: 'message', parts: message.parts }, false)
     }

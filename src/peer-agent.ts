@@ -1,0 +1,27 @@
+/** A remote agent by its URL, as a resource of an agent that runs without a node. */
+import type { RemoteAgent } from './agent/chat-model.ts'
+import type { ResourceContext } from './agent/resources.ts'
+import { PeerClient } from './peers/client.ts'
+import type { PeerOptions } from './peers/peer.ts'
+import { createRemoteAgent } from './peers/remote-agent.ts'
+
+export interface PeerAgentArguments extends PeerOptions {
+  /** What the agent is called in messages. Default: `agent`. */
+  readonly id?: string
+}
+
+/** Descriptor of another node's agent: `{ clazz: PeerAgent, arguments: { url } }`. Throws `config` for options that make no sense. */
+export class PeerAgent implements RemoteAgent {
+  static readonly resourceType = 'remoteAgent'
+  readonly #client: PeerClient
+  readonly ask: RemoteAgent['ask']
+
+  constructor({ id = 'agent', ...options }: PeerAgentArguments, { log }: Pick<ResourceContext, 'log'>) {
+    this.#client = new PeerClient({ ...options, id, log })
+    this.ask = createRemoteAgent({ client: () => this.#client, log }).ask
+  }
+
+  async close(): Promise<void> {
+    await this.#client.close()
+  }
+}
