@@ -14,11 +14,15 @@ export interface PeerAgentArguments extends PeerOptions {
 export class PeerAgent implements RemoteAgent {
   static readonly resourceType = 'remoteAgent'
   readonly #client: PeerClient
-  readonly ask: RemoteAgent['ask']
+  readonly #agent: RemoteAgent
 
   constructor({ id = 'agent', ...options }: PeerAgentArguments, { log }: Pick<ResourceContext, 'log'>) {
     this.#client = new PeerClient({ ...options, id, log })
-    this.ask = createRemoteAgent({ client: () => this.#client, log }).ask
+    this.#agent = createRemoteAgent({ client: () => this.#client, log })
+  }
+
+  async ask(message: string, options: Parameters<RemoteAgent['ask']>[1]): ReturnType<RemoteAgent['ask']> {
+    return await this.#agent.ask(message, options)
   }
 
   async close(): Promise<void> {

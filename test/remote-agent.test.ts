@@ -275,14 +275,14 @@ describe('an agent as a tool', () => {
     const bob: { node?: Node } = {}
     const alice = await startNode({
       onMessage: async function* (_message, { tools }) {
-        yield String(await tools.call('ask_bob', { message: 'And you?' }))
+        yield { type: 'data', data: (await tools.call('ask_bob', { message: 'And you?' })) as Json }
       },
     })
     bob.node = await startNode({
       agent: { id: 'bob' },
       peers: { alice: { url: alice.url } },
       onMessage: async function* (_message, { tools }) {
-        yield String(await tools.call('ask_alice', { message: 'No, you?' }))
+        yield { type: 'data', data: (await tools.call('ask_alice', { message: 'No, you?' })) as Json }
       },
     })
     const { node } = bob

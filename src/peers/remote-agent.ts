@@ -110,7 +110,7 @@ export function createAskTool({ peer, name, client, self, log = silentLog }: Ask
     },
     async *run(params, context) {
       const { id, taskId = '', conversation } = context.call
-      const text = String(params['message'])
+      const { message: text } = params as { message: string }
       const contextId =
         conversation === undefined
           ? undefined

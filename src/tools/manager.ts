@@ -471,7 +471,8 @@ function checkServices(sources: readonly ToolSource[]): void {
   }
 }
 
-async function tried(
+/** What {@link ToolManager.tryCall} makes of a call, however it is made. Never rejects. */
+export async function tried(
   name: string,
   options: ToolCallOptions,
   work: (options: ToolCallOptions) => Promise<ToolValue>,
