@@ -1,4 +1,7 @@
 /** Convoke: an A2A node that publishes typed tools and runs exactly the one that a caller names. */
+export { AgentConfiguration, defineOption, type ConfigOption, type OptionTypes } from './agent/configuration.ts'
+export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
+export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
 export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from './base/errors.ts'
 export type { Json, JsonObject } from './base/json.ts'
 export type { ToolCallRecord } from './base/trace.ts'

@@ -36,7 +36,7 @@ const homes: Record<string, string[]> = {
   pino: ['base/log.ts'],
   re2js: ['tools/safe-pattern.ts'],
   undici: ['base/guarded-fetch.ts', 'base/guarded-exchange.ts'],
-  yaml: ['config.ts', 'older-config', 'tools/skill-bundles.ts'],
+  yaml: ['agent/configuration.ts', 'config.ts', 'older-config', 'tools/skill-bundles.ts'],
 }
 
 const src = resolve(import.meta.dirname, '../src')
