@@ -28,7 +28,7 @@ const homes: Record<string, string[]> = {
   'ajv-formats': ['tools/schema.ts'],
   'better-sqlite3': ['store/sqlite.ts'],
   commander: ['cli'],
-  'eventsource-parser': ['peers/event-stream.ts'],
+  'eventsource-parser': ['base/event-stream.ts'],
   'ipaddr.js': ['base/address.ts'],
   jose: ['server/auth'],
   minisearch: ['tools/search.ts'],
