@@ -139,7 +139,7 @@ export class OpenAiConnection implements ChatModelConnection {
     if (schema === undefined || this.#structuredOutput === false) return []
     const formats = responseFormats(schema)
     if (this.#structuredOutput === 'auto') return formats.filter(({ key }) => this.#takesFormat.get(key) !== false)
-    return formats.filter(({ value }) => value['type'] === this.#structuredOutput)
+    return formats.filter(({ value }) => value.type === this.#structuredOutput)
   }
 
   /**
@@ -164,7 +164,7 @@ export class OpenAiConnection implements ChatModelConnection {
       if (usage === true) this.#takesUsage = false
       // What it has taken before, it does not take with this one schema.
       if (format !== undefined && this.#takesFormat.get(format.key) !== true) this.#takesFormat.set(format.key, false)
-      const what = format === undefined ? 'stream_options' : `response_format ${String(format.value['type'])}`
+      const what = format === undefined ? 'stream_options' : `response_format ${format.value.type}`
       this.#log.info({ refused: what }, 'The model endpoint is asked without what it refuses.')
     }
   }

@@ -127,8 +127,8 @@ export class OpenAiEndpoint {
     if (error instanceof NetworkError) return this.#networkFailure(error)
     if (!(error instanceof ConvokeError)) return ConvokeError.from(error)
     switch (error.code) {
+      // The second is that of a body that fell silent.
       case 'timeout':
-      // Of a body that fell silent.
       case 'network':
         return this.#error(
           'model_timeout',

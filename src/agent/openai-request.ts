@@ -9,7 +9,7 @@ import type { ChatMessage, ChatRequest } from './chat-model.ts'
 export interface ResponseFormat {
   /** The same for all formats that an endpoint takes or refuses alike. */
   readonly key: string
-  readonly value: JsonObject
+  readonly value: JsonObject & { readonly type: 'json_schema' | 'json_object' }
   /** The content of an answer as the schema itself wants it. */
   readonly restore: (content: string) => string
 }
@@ -25,12 +25,23 @@ export function responseFormats(schema: JsonObject): ResponseFormat[] {
   }
   const strict = isForObjects ? bend(schema, openAiStrict) : undefined
   if (strict !== undefined && strict.unfit === undefined) {
-    const value = { type: 'json_schema', json_schema: { name: 'answer', schema: strict.schema, strict: true } }
-    return [{ key: 'json_schema', value, restore: (content) => restore(schema, content) }, loose]
+    const value = { name: 'answer', schema: strict.schema, strict: true }
+    return [
+      {
+        key: 'json_schema',
+        value: { type: 'json_schema', json_schema: value },
+        restore: (content) => restore(schema, content),
+      },
+      loose,
+    ]
   }
   // An endpoint may take one such schema and not another.
   const key = `json_schema ${JSON.stringify(schema)}`
-  const plain = { key, value: { type: 'json_schema', json_schema: { name: 'answer', schema } }, restore: loose.restore }
+  const plain: ResponseFormat = {
+    key,
+    value: { type: 'json_schema', json_schema: { name: 'answer', schema } },
+    restore: loose.restore,
+  }
   return isForObjects ? [plain, loose] : [plain]
 }
 
