@@ -1,21 +1,4 @@
 /** Convoke: an A2A node that publishes typed tools and runs exactly the one that a caller names. */
-export { AgentConfiguration, defineOption, type ConfigOption, type OptionTypes } from './agent/configuration.ts'
-export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
-export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
-export type {
-  ChatAnswer,
-  ChatDelta,
-  ChatMessage,
-  ChatModelConnection,
-  ChatRequest,
-  ChatRole,
-  ChatUsage,
-  EmbeddingModel,
-  ModelToolCall,
-  StoredDocument,
-  VectorStore,
-} from './agent/chat-model.ts'
-export { OpenAiConnection, type OpenAiConnectionOptions } from './agent/openai-connection.ts'
 export { Agent, type ActionFor, type AgentAction } from './agent/agent.ts'
 export { ChatModelSetup } from './agent/chat-model-setup.ts'
 export {
@@ -71,7 +54,9 @@ export type {
   DelegationOptions,
   JwtOptions,
   McpPublishOptions,
+  ModelOptions,
   NodeOptions,
+  ReactOptions,
   ServerOptions,
   SkillOptions,
   StoreSettings,
