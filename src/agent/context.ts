@@ -83,6 +83,8 @@ export type RunEvent =
   | { readonly type: 'restart'; readonly requestId: string }
   | { readonly type: 'tool-call'; readonly requestId: string; readonly callId: string; readonly tool: string }
   | { readonly type: 'tool-result'; readonly requestId: string; readonly callId: string; readonly answer: CallAnswer }
+  /** The error strategy `ignore` took a failure: there will be no output for this request. `reason`: `schema mismatch`, or the failure in words. */
+  | { readonly type: 'ignored'; readonly requestId: string; readonly reason: string }
   /** An output, as it was put out. */
   | { readonly type: 'output'; readonly value: Json }
 
