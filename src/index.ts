@@ -1,4 +1,45 @@
 /** Convoke: an A2A node that publishes typed tools and runs exactly the one that a caller names. */
+export { Agent, type ActionFor, type AgentAction } from './agent/agent.ts'
+export { ChatModelSetup } from './agent/chat-model-setup.ts'
+export {
+  action,
+  chatModelConnection,
+  chatModelSetup,
+  embeddingModel,
+  mcpServer,
+  prompt,
+  remoteAgent,
+  tool,
+  vectorStore,
+  type ActionOptions,
+  type ResourceDecorator,
+  type ToolMemberOptions,
+} from './agent/decorators.ts'
+export { exportedFrom } from './agent/function-reference.ts'
+export { AgentPlan, type PlannedAction, type AgentPlanOptions, type ResourceProvider } from './agent/plan.ts'
+export type { AgentPlanJson } from './agent/plan-json.ts'
+export { ResourceDescriptor } from './agent/resource-descriptor.ts'
+export type { PlannedResource, ResourceJson, ResourceMap } from './agent/resource-provider.ts'
+export type { ModuleReference, ResourceClass, ResourceContext, Resources, ResourceType } from './agent/resources.ts'
+export { AgentConfiguration, defineOption, type ConfigOption, type OptionTypes } from './agent/configuration.ts'
+export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
+export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
+export type {
+  ChatAnswer,
+  ChatDelta,
+  ChatMessage,
+  ChatModelConnection,
+  ChatRequest,
+  ChatRole,
+  ChatUsage,
+  EmbeddingModel,
+  ModelToolCall,
+  StoredDocument,
+  VectorStore,
+} from './agent/chat-model.ts'
+export { OpenAiConnection, type OpenAiConnectionOptions } from './agent/openai-connection.ts'
+export { OpenAiEmbeddingModel, type OpenAiEmbeddingOptions } from './agent/openai-embedding.ts'
+export { EmbeddedVectorStore, type EmbeddedVectorStoreOptions } from './agent/vector-store.ts'
 export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from './base/errors.ts'
 export type { Json, JsonObject } from './base/json.ts'
 export type { ToolCallRecord } from './base/trace.ts'

@@ -2,8 +2,8 @@
 import { ConvokeError } from '../dist/base/errors.js'
 import { createParser } from 'eventsource-parser'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { readEvents } from '../dist/peers/event-stream.js'
-import type { EventStreamOptions, ServerSentEvent } from '../dist/peers/event-stream.js'
+import { readEvents } from '../dist/base/event-stream.js'
+import type { EventStreamOptions, ServerSentEvent } from '../dist/base/event-stream.js'
 
 afterEach(() => {
   vi.useRealTimers()

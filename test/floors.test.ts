@@ -13,7 +13,7 @@ const floors = [
   ['tasks', 'tools'],
   ['agent', 'peers', 'mcp'],
   ['server'],
-  ['node.ts', 'tool-space.ts', 'config.ts', 'older-config', 'options.ts', 'index.ts', 'cli'],
+  ['node.ts', 'execution.ts', 'tool-space.ts', 'config.ts', 'older-config', 'options.ts', 'index.ts', 'cli'],
 ]
 
 /** What a node is made from has types of all floors in it, and the auth of the server takes its part of them. */
@@ -28,7 +28,7 @@ const homes: Record<string, string[]> = {
   'ajv-formats': ['tools/schema.ts'],
   'better-sqlite3': ['store/sqlite.ts'],
   commander: ['cli'],
-  'eventsource-parser': ['peers/event-stream.ts'],
+  'eventsource-parser': ['base/event-stream.ts'],
   'ipaddr.js': ['base/address.ts'],
   jose: ['server/auth'],
   minisearch: ['tools/search.ts'],
@@ -36,7 +36,7 @@ const homes: Record<string, string[]> = {
   pino: ['base/log.ts'],
   re2js: ['tools/safe-pattern.ts'],
   undici: ['base/guarded-fetch.ts', 'base/guarded-exchange.ts'],
-  yaml: ['config.ts', 'older-config', 'tools/skill-bundles.ts'],
+  yaml: ['agent/configuration.ts', 'config.ts', 'older-config', 'tools/skill-bundles.ts'],
 }
 
 const src = resolve(import.meta.dirname, '../src')

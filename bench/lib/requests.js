@@ -28,6 +28,13 @@ export function streamCall(tool, params) {
   return post(callBody('SendStreamingMessage', tool, params))
 }
 
+/** A message that names no tool, in a conversation of its own. */
+export function streamMessage(text) {
+  return rpc('SendStreamingMessage', {
+    message: { messageId: `${run}-${++last}`, role: 'ROLE_USER', parts: [{ text }] },
+  })
+}
+
 export function rpc(method, params) {
   return post(JSON.stringify({ jsonrpc: '2.0', id: ++last, method, params }))
 }

@@ -1,4 +1,4 @@
-/** Our node with the tools that the benches call. `options`: `{build, store, tools}`. */
+/** Our node with the tools that the benches call. `options`: `{build, store, tools, model}`; with the port of a model its agent answers messages. */
 import { subscribe } from 'node:diagnostics_channel'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -93,7 +93,10 @@ subscribe('net.server.socket', ({ socket }) => {
 })
 
 const node = await createNode({
-  agent: { id: 'bench' },
+  agent: { id: 'bench', ...(options.model === undefined ? {} : { react: { model: 'words', tools: [] } }) },
+  ...(options.model === undefined
+    ? {}
+    : { models: { words: { baseUrl: `http://127.0.0.1:${options.model}/v1`, model: 'words' } } }),
   store: { url: options.store ?? ':memory:' },
   tools: options.tools === undefined ? tools : manyTools(options.tools).map((tool) => defineTool(tool)),
 })

@@ -247,3 +247,10 @@ export type EventKind = string | { readonly type: string }
 export function typeOf(kind: EventKind): string {
   return typeof kind === 'string' ? kind : kind.type
 }
+
+/** The event that comes with a kind: an instance of the class, or what is known of the type. */
+export type EventOf<Kind extends EventKind> = Kind extends abstract new (...args: never) => infer Instance
+  ? Instance
+  : Kind extends BuiltInEvent['type']
+    ? Extract<BuiltInEvent, { readonly type: Kind }>
+    : AgentEvent

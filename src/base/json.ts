@@ -8,22 +8,20 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
+/** Sets a member by a name that a stranger has chosen. */
+export function setMember<Value>(object: Record<string, Value>, name: string, value: Value): void {
+  // Assigning to this one name would set the prototype instead.
+  if (name === '__proto__')
+    Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true })
+  else object[name] = value
+}
+
 /** A copy that shares nothing but strings. Many times cheaper than structuredClone for the small values that calls carry. */
 export function cloneJson<T>(value: T): T {
   if (Array.isArray(value)) return value.map(cloneJson) as T
   if (!isObject(value)) return value
   const copy: Record<string, unknown> = {}
-  for (const key of Object.keys(value)) {
-    // Assigning to this one name would set the prototype instead.
-    if (key === '__proto__')
-      Object.defineProperty(copy, key, {
-        value: cloneJson(value[key]),
-        enumerable: true,
-        configurable: true,
-        writable: true,
-      })
-    else copy[key] = cloneJson(value[key])
-  }
+  for (const key of Object.keys(value)) setMember(copy, key, cloneJson(value[key]))
   return copy as T
 }
 

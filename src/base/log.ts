@@ -7,6 +7,7 @@ import { pino } from 'pino'
 import { ConvokeError, type ErrorCode } from './errors.ts'
 import { isObject } from './json.ts'
 import type { Logger } from './logger.ts'
+import { isSecret, redacted, redactText } from './secrets.ts'
 
 /** What {@link createLog} makes. */
 export type Log = Logger
@@ -46,9 +47,9 @@ export function createLog(level: LogLevel, options: LogOptions = {}): Log {
   // Asked before the details are copied: most lines are not written.
   const writer = (grade: keyof Logger) => (details: object | string, message?: string) => {
     if (grades[grade] < grades[level]) return
-    if (typeof details === 'string') return logger[grade](redactText(message ?? details))
+    if (typeof details === 'string') return logger[grade](safeText(message ?? details))
     const text = message ?? (details instanceof Error ? details.message : '')
-    logger[grade](loggableDetails(details ?? {}, level === 'debug'), redactText(String(text)))
+    logger[grade](loggableDetails(details ?? {}, level === 'debug'), safeText(String(text)))
   }
   return { debug: writer('debug'), info: writer('info'), warn: writer('warn'), error: writer('error') }
 }
@@ -59,10 +60,6 @@ const maxDepth = 8
 const maxItems = 100
 const maxValues = 2_000
 const maxText = 16_384
-const secretKey =
-  /^(proxy-)?authorization$|^(set-)?cookies?$|^credentials?$|^bearer$|pass(word|phrase)$|secrets?$|tokens?$|api[-_]?keys?$|private[-_]?key$/i
-
-const redacted = '[redacted]'
 
 /** What is left to be written, and how. */
 interface Budget {
@@ -82,7 +79,7 @@ function loggable(value: unknown, depth: number, budget: Budget): unknown {
   budget.left--
   switch (typeof value) {
     case 'string':
-      return redactText(value)
+      return safeText(value)
     case 'bigint':
     case 'symbol':
       return String(value)
@@ -120,11 +117,6 @@ function hasJson(value: object): value is { toJSON(): unknown } {
   return 'toJSON' in value && typeof value.toJSON === 'function'
 }
 
-/** Numbers under such a name (`maxTokens: 4096`) count something; they are no secrets. */
-function isSecret(key: string, value: unknown): boolean {
-  return (typeof value === 'string' || typeof value === 'object') && value !== null && secretKey.test(key)
-}
-
 /** The codes of a defect, ours or that of a tool: somebody has to find its place in the code. */
 const defects: readonly string[] = ['internal', 'tool_failed'] satisfies ErrorCode[]
 
@@ -152,21 +144,18 @@ function loggableError(error: Error, depth: number, budget: Budget): object {
   const why = isShort ? causesOf(error) : ''
   return {
     name: error.name,
-    message: redactText(error.message),
+    message: safeText(error.message),
     ...(typeof code === 'string' || typeof code === 'number' ? { code } : {}),
     ...(issues === undefined ? {} : { issues: loggable(issues, depth + 1, budget) }),
-    ...(isShort ? {} : { stack: redactText(error.stack ?? '') }),
-    ...(why === '' ? {} : { cause: redactText(why) }),
+    ...(isShort ? {} : { stack: safeText(error.stack ?? '') }),
+    ...(why === '' ? {} : { cause: safeText(why) }),
     ...(isShort || error.cause === undefined ? {} : { cause: loggable(error.cause, depth + 1, budget) }),
     ...(isAggregate ? { errors: loggable(error.errors, depth + 1, budget) } : {}),
   }
 }
 
-function redactText(text: string): string {
-  const short = text.length > maxText ? `${text.slice(0, maxText)}… [${text.length} characters]` : text
-  return short
-    .replace(/\b(Bearer|Basic)\s+[\w.~+/=-]{8,}/gi, `$1 ${redacted}`)
-    .replace(/(:\/\/)[^\s/@]+@/g, `$1${redacted}@`)
+function safeText(text: string): string {
+  return redactText(text.length > maxText ? `${text.slice(0, maxText)}… [${text.length} characters]` : text)
 }
 
 const levelStyles = { debug: 'gray', info: 'green', warn: 'yellow', error: 'red' } as const

@@ -2,6 +2,7 @@
 import { inspect } from 'node:util'
 import { ConvokeError, type ErrorCode, type ErrorOptions } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
+import { parseRetryAfter } from '../base/retry-after.ts'
 import { stripControls } from '../base/text.ts'
 import { a2aName, codeOfStatus, readRestError, readRpcError, type ReadError } from '../protocol/wire-errors.ts'
 import { clip } from '../tools/value.ts'
@@ -202,12 +203,4 @@ function hintOf(status: number, text: string): string {
   if (status === 403) return ': these credentials may not do this'
   if (/^\s*</.test(text)) return ' and a page of HTML: is this the URL of an agent?'
   return text.trim() === '' ? ' and no words' : ' and something that is not A2A'
-}
-
-/** `Retry-After` in seconds or as a date, in milliseconds from now. */
-export function parseRetryAfter(header: string | undefined): number | undefined {
-  if (header === undefined) return undefined
-  if (/^\d+$/.test(header.trim())) return Number(header) * 1000
-  const at = Date.parse(header)
-  return Number.isNaN(at) ? undefined : Math.max(0, at - Date.now())
 }

@@ -3,11 +3,11 @@
  * JSON. Whoever calls a transport does not see which binding or version it speaks.
  */
 import { ConvokeError } from '../base/errors.ts'
+import { readEvents } from '../base/event-stream.ts'
 import type { BodyStream } from '../base/guarded-fetch.ts'
 import { isObject, parseJson } from '../base/json.ts'
 import { parseStreamResponse } from '../protocol/responses.ts'
 import { fromRpcError, PeerError } from './errors.ts'
-import { readEvents } from './event-stream.ts'
 import type { Exchange, Link } from './link.ts'
 import type { PeerEvent } from './peer.ts'
 

@@ -1,10 +1,10 @@
 /** What only shows when the peer works: a call is made, its stream is timed, cut and resumed, and another one is cancelled. */
 import { randomUUID } from 'node:crypto'
 import { ConvokeError } from '../../../base/errors.ts'
+import { readEvents } from '../../../base/event-stream.ts'
 import { isObject, type JsonObject } from '../../../base/json.ts'
 import type { CardInterface } from '../../../peers/card-resolver.ts'
 import { toPeerError } from '../../../peers/errors.ts'
-import { readEvents } from '../../../peers/event-stream.ts'
 import { isInterrupted, isTerminal, type Message } from '../../../protocol/a2a.ts'
 import type { ToolDescriptor } from '../../../protocol/card.ts'
 import { extensionUri } from '../../../protocol/extension.ts'

@@ -1,7 +1,7 @@
 /** Server-Sent Events out of the bytes of a body: https://html.spec.whatwg.org/multipage/server-sent-events.html */
 import { isAscii, isUtf8, transcode } from 'node:buffer'
 import { createParser } from 'eventsource-parser'
-import { ConvokeError } from '../base/errors.ts'
+import { ConvokeError } from './errors.ts'
 
 export interface ServerSentEvent {
   /** The `id` that stands on this event; undefined where none does, whatever came before. */

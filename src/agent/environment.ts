@@ -1,0 +1,405 @@
+/**
+ * Where agents run over data: inputs with keys go in, outputs with keys come out. Here in this process, for scripts, tests and debugging;
+ * the way from a stage to the next is an async iterable, so a stage that is slow holds up those before it.
+ */
+import { onAbort } from '../base/abort.ts'
+import { Channel } from '../base/channel.ts'
+import { ConvokeError } from '../base/errors.ts'
+import type { Json } from '../base/json.ts'
+import { silentLog, type Logger } from '../base/logger.ts'
+import { createMemoryAgentStore } from '../store/agent-memory.ts'
+import type { AgentStore } from '../store/agent-store.ts'
+import { excerpt } from '../tools/value.ts'
+import type { OpenServers } from './agent-tools.ts'
+import { Agent, type AnyResource } from './agent.ts'
+import type { AgentConfiguration } from './configuration.ts'
+import type { AgentToolSpace } from './context.ts'
+import type { EventLog } from './event-log.ts'
+import { AgentPlan } from './plan.ts'
+import type { ResourceType } from './resources.ts'
+import { AgentRunner } from './runner.ts'
+
+/** One value of a key. `id` names the input where it must not be run twice; a UUID unless given. */
+export interface Keyed {
+  readonly key: string
+  readonly value: Json
+  readonly id?: string
+}
+
+/** As lists give it: `{key, value}` or `{k, v}`, a key being a text or a number; without a key each value has one of its own. */
+export interface KeyedInput {
+  readonly key?: string | number
+  readonly value?: Json
+  readonly k?: string | number
+  readonly v?: Json
+  readonly id?: string
+}
+
+/** A run that failed. The key's next inputs are not affected. */
+export interface FailedRun {
+  readonly key: string
+  readonly value: Json
+  readonly error: ConvokeError
+}
+
+export interface EnvironmentOptions {
+  /** Default: one in memory, gone with the environment. Whoever opened it closes it. */
+  readonly store?: AgentStore
+  /** What agents may call beside their own tools: a node's `tools`. */
+  readonly tools?: AgentToolSpace
+  /** Connects to MCP servers among an agent's resources. Default: `getExecutionEnvironment` does. */
+  readonly openServers?: OpenServers
+  readonly config?: AgentConfiguration
+  readonly eventLog?: EventLog
+  readonly log?: Logger
+  /** What relative paths of resources start from. Default: the working directory. */
+  readonly baseDir?: string
+  /** How many inputs of a stage may be under way or wait for their key's turn; more are not read. Default: 1,000. */
+  readonly maxInFlight?: number
+}
+
+export interface ApplyOptions {
+  /** The stage's name in the store. Needed where several stages or programs share a store. Default: `agent`, and a number for each further one. */
+  readonly scope?: string
+  /**
+   * Hears of each run that fails. Without it all inputs are run all the same, and then the stream throws the first failure.
+   */
+  readonly onFailure?: (failure: FailedRun) => void
+}
+
+/** A value on its way, and the place of the input that it comes from. */
+interface Placed extends Keyed {
+  readonly place: number
+}
+
+const defaultMaxInFlight = 1_000
+
+export class ExecutionEnvironment {
+  readonly #options: EnvironmentOptions
+  readonly #resources = new Agent()
+  readonly #streams = new Set<AgentStream>()
+  #stages = 0
+
+  constructor(options: EnvironmentOptions = {}) {
+    this.#options = options
+    const { maxInFlight = defaultMaxInFlight } = options
+    if (!Number.isSafeInteger(maxInFlight) || maxInFlight < 1)
+      throw new ConvokeError(
+        'config',
+        `\`maxInFlight\` must be a whole number of 1 or more, got ${excerpt(maxInFlight)}.`,
+      )
+  }
+
+  /** A resource for all agents; an agent's own of the same type and name wins. As {@link Agent.addResource}. */
+  addResource(name: string, resource: AnyResource, type?: ResourceType): this {
+    this.#resources.addResource(name, resource, type)
+    return this
+  }
+
+  /** Inputs out of a list. */
+  fromList(items: readonly KeyedInput[]): AgentStream {
+    return this.fromStream(items)
+  }
+
+  /**
+   * Inputs out of a stream, read as fast as agents take them. With a selector each element is a value and that gives its key; without,
+   * each is `{key, value}`. Throws `config`, when it is read, for an element without shape.
+   */
+  fromStream(source: AsyncIterable<KeyedInput> | Iterable<KeyedInput>): AgentStream
+  fromStream<Value extends Json>(
+    source: AsyncIterable<Value> | Iterable<Value>,
+    keySelector: (value: Value) => string | number,
+  ): AgentStream
+  fromStream(
+    source: AsyncIterable<unknown> | Iterable<unknown>,
+    keySelector?: (value: never) => string | number,
+  ): AgentStream {
+    return this.#stream(place(source, keySelector), new AbortController())
+  }
+
+  /** Runs all streams that nobody has read, to their ends, for what their agents do. Throws the first failure. */
+  async execute(): Promise<void> {
+    const unread = [...this.#streams]
+    const ends = await Promise.allSettled(
+      unread.map(async (stream) => {
+        for await (const _output of stream.toStream());
+      }),
+    )
+    for (const end of ends) if (end.status === 'rejected') throw end.reason
+  }
+
+  /** `pipeline` aborts when nobody reads what comes out at its end any more. */
+  #stream(values: AsyncIterable<Placed>, pipeline: AbortController): AgentStream {
+    const stream: AgentStream = new AgentStream(values, pipeline, {
+      apply: (source, agent, options) => {
+        this.#streams.delete(stream)
+        return this.#stream(this.#run(source, agent, options, pipeline.signal), pipeline)
+      },
+      derive: (source) => {
+        this.#streams.delete(stream)
+        return this.#stream(source, pipeline)
+      },
+      read: () => void this.#streams.delete(stream),
+    })
+    this.#streams.add(stream)
+    return stream
+  }
+
+  async *#run(
+    source: AsyncIterable<Placed>,
+    agent: Agent,
+    options: ApplyOptions,
+    signal: AbortSignal,
+  ): AsyncGenerator<Placed, void, void> {
+    const { maxInFlight = defaultMaxInFlight, log = silentLog, ...rest } = this.#options
+    const { store = createMemoryAgentStore() } = rest
+    const stage = this.#stages++
+    const plan = AgentPlan.fromAgent(agent, { resources: this.#resources })
+    const scope = options.scope ?? (stage === 0 ? 'agent' : `agent-${stage + 1}`)
+    const runner = new AgentRunner({ ...rest, plan, store, scope, log, maxWaiting: maxInFlight })
+    try {
+      yield* new Stage(runner, source, { ...options, maxInFlight, log }, signal).outputs()
+    } finally {
+      await runner.close()
+    }
+  }
+}
+
+/** Inputs or outputs on their way; read once. */
+export class AgentStream {
+  readonly #values: AsyncIterable<Placed>
+  readonly #pipeline: AbortController
+  readonly #wiring: Wiring
+  #isRead = false
+
+  constructor(values: AsyncIterable<Placed>, pipeline: AbortController, wiring: Wiring) {
+    this.#values = values
+    this.#pipeline = pipeline
+    this.#wiring = wiring
+  }
+
+  /** Each value is an input of the agent; what comes out is the stream that is returned. Nothing runs before somebody reads. */
+  apply(agent: Agent, options: ApplyOptions = {}): AgentStream {
+    return this.#wiring.apply(this.#take(), agent, options)
+  }
+
+  /** The same values under other keys. */
+  keyBy(selector: (value: Json, key: string) => string | number): AgentStream {
+    const values = this.#take()
+    return this.#wiring.derive(
+      (async function* () {
+        for await (const { value, key, place } of values) yield { key: toKey(selector(value, key)), value, place }
+      })(),
+    )
+  }
+
+  /** Lists of `size` values of one key, in order; what is left of a key comes at the end as a shorter list. */
+  window(size: number): AgentStream {
+    if (!Number.isSafeInteger(size) || size < 1)
+      throw new ConvokeError('config', `A window's size must be a whole number of 1 or more, got ${excerpt(size)}.`)
+    const values = this.#take()
+    return this.#wiring.derive(windows(values, size))
+  }
+
+  /** Outputs as they come: those of one key in order, keys in any. Leaving the loop stops everything. */
+  async *toStream(): AsyncGenerator<Keyed, void, void> {
+    try {
+      for await (const { key, value } of this.#read()) yield { key, value }
+    } finally {
+      // A stage may be waiting for its source, and hears of nothing else.
+      this.#pipeline.abort()
+    }
+  }
+
+  /** All outputs, in the order of the inputs that they come from. */
+  async toList(): Promise<Keyed[]> {
+    const outputs: Placed[] = []
+    for await (const output of this.#read()) outputs.push(output)
+    // Sorting is stable: outputs of one input stay in their order.
+    return outputs.sort((a, b) => a.place - b.place).map(({ key, value }) => ({ key, value }))
+  }
+
+  #read(): AsyncIterable<Placed> {
+    this.#wiring.read()
+    return this.#take()
+  }
+
+  #take(): AsyncIterable<Placed> {
+    if (this.#isRead)
+      throw new ConvokeError('config', 'A stream of an environment is read once: begin another one with `fromList`.')
+    this.#isRead = true
+    return this.#values
+  }
+}
+
+interface Wiring {
+  apply(values: AsyncIterable<Placed>, agent: Agent, options: ApplyOptions): AgentStream
+  derive(values: AsyncIterable<Placed>): AgentStream
+  read(): void
+}
+
+interface StageOptions extends ApplyOptions {
+  readonly maxInFlight: number
+  readonly log: Logger
+}
+
+/** One agent between two streams. */
+class Stage {
+  readonly #runner: AgentRunner
+  readonly #source: AsyncIterable<Placed>
+  readonly #options: StageOptions
+  readonly #signal: AbortSignal
+  readonly #channel: Channel<Placed>
+  #hasLeft = false
+  /** Ends what the pump waits for, when nobody takes outputs any more. */
+  #leave: (() => void) | undefined
+  #inFlight = 0
+  /** Ends the wait for a run's end. */
+  #wake: (() => void) | undefined
+  #failure: ConvokeError | undefined
+  #failures = 0
+
+  constructor(runner: AgentRunner, source: AsyncIterable<Placed>, options: StageOptions, signal: AbortSignal) {
+    this.#runner = runner
+    this.#source = source
+    this.#options = options
+    this.#signal = signal
+    this.#channel = new Channel(options.maxInFlight)
+  }
+
+  async *outputs(): AsyncGenerator<Placed, void, void> {
+    const unlink = onAbort(this.#signal, () => void this.#channel.return())
+    const pump = this.#pump().then(
+      () => this.#channel.end(),
+      (error: unknown) => this.#channel.fail(error),
+    )
+    try {
+      yield* this.#channel
+    } finally {
+      unlink()
+      this.#hasLeft = true
+      this.#leave?.()
+      await this.#channel.return()
+      await this.#runner.close()
+      await pump
+    }
+    if (this.#failure !== undefined) throw this.#summary(this.#failure)
+  }
+
+  /** Reads the source, as long as there is room, and waits for the last run. */
+  async #pump(): Promise<void> {
+    const { maxInFlight } = this.#options
+    const iterator = this.#source[Symbol.asyncIterator]()
+    for (;;) {
+      const step = await this.#orLeft(iterator.next())
+      if (step === 'left') {
+        // One that waits itself may never answer.
+        iterator.return?.()?.catch(() => {})
+        return
+      }
+      if (step.done === true) break
+      this.#inFlight++
+      void this.#runOne(step.value)
+      while (this.#inFlight >= maxInFlight) if (await this.#oneEnded()) break
+    }
+    while (this.#inFlight > 0) if (await this.#oneEnded()) return
+  }
+
+  async #runOne({ key, value, place, id }: Placed): Promise<void> {
+    try {
+      const { outputs } = await this.#runner.run(key, value, id === undefined ? {} : { id })
+      for (const output of outputs) {
+        const room = this.#channel.push({ key, value: output, place })
+        if (room !== undefined) await room
+      }
+    } catch (error) {
+      if (!this.#channel.closed) this.#failed({ key, value, error: ConvokeError.from(error) })
+    } finally {
+      this.#inFlight--
+      this.#wake?.()
+    }
+  }
+
+  #failed(failure: FailedRun): void {
+    const { onFailure, log } = this.#options
+    if (onFailure === undefined) {
+      log.error({ key: failure.key, err: failure.error }, 'A run of an agent failed.')
+      this.#failures++
+      this.#failure ??= failure.error
+      return
+    }
+    try {
+      onFailure(failure)
+    } catch (error) {
+      this.#channel.fail(error)
+    }
+  }
+
+  /** Waits until a run has ended; says whether nobody takes outputs any more. */
+  async #oneEnded(): Promise<boolean> {
+    const ended = new Promise<'ended'>((resolve) => {
+      this.#wake = () => resolve('ended')
+    })
+    return (await this.#orLeft(ended)) === 'left'
+  }
+
+  /** A race with one promise that lives as long as the stream would keep all the others. */
+  #orLeft<T>(work: Promise<T>): Promise<T | 'left'> {
+    return new Promise((resolve, reject) => {
+      if (this.#hasLeft) return resolve('left')
+      this.#leave = () => resolve('left')
+      work.then(resolve, reject)
+    })
+  }
+
+  #summary(first: ConvokeError): ConvokeError {
+    if (this.#failures === 1) return first
+    return new ConvokeError(first.code, `${this.#failures} runs failed; the first one: ${first.message}`, {
+      cause: first,
+    })
+  }
+}
+
+async function* place(
+  source: AsyncIterable<unknown> | Iterable<unknown>,
+  keySelector: ((value: never) => string | number) | undefined,
+): AsyncGenerator<Placed, void, void> {
+  let at = 0
+  for await (const item of source) {
+    yield keySelector === undefined
+      ? { ...readKeyed(item, at), place: at }
+      : { key: toKey(keySelector(item as never)), value: item as Json, place: at }
+    at++
+  }
+}
+
+function readKeyed(item: unknown, at: number): Keyed {
+  const { key, k, value, v, id } = (typeof item === 'object' && item !== null ? item : {}) as KeyedInput
+  const held = value === undefined ? v : value
+  if (held === undefined) {
+    throw new ConvokeError(
+      'config',
+      `An input must be {key, value}, got ${excerpt(item)} at place ${at}. Give \`fromStream\` a key selector for values alone.`,
+    )
+  }
+  return { key: toKey(key ?? k ?? `input-${at}`), value: held, ...(id === undefined ? {} : { id }) }
+}
+
+function toKey(key: unknown): string {
+  if (typeof key === 'string') return key
+  if (typeof key === 'number' && Number.isFinite(key)) return String(key)
+  throw new ConvokeError('config', `A key must be a text or a number, got ${excerpt(key)}.`)
+}
+
+async function* windows(values: AsyncIterable<Placed>, size: number): AsyncGenerator<Placed, void, void> {
+  const open = new Map<string, { values: Json[]; readonly place: number }>()
+  for await (const { key, value, place: at } of values) {
+    const window = open.get(key) ?? { values: [], place: at }
+    open.set(key, window)
+    window.values.push(value)
+    if (window.values.length < size) continue
+    open.delete(key)
+    yield { key, value: window.values, place: window.place }
+  }
+  for (const [key, { values: left, place: at }] of open) yield { key, value: left, place: at }
+}

@@ -1,0 +1,121 @@
+/** A model's answer, put together from the chunks of a stream, or from the one completion that came in place of it. */
+import type { ConvokeError } from '../base/errors.ts'
+import { isObject } from '../base/json.ts'
+import { excerpt } from '../tools/value.ts'
+import type { ChatAnswer, ChatDelta, ChatUsage } from './chat-model.ts'
+import { CallAssembly } from './openai-calls.ts'
+
+/** Everything is taken from the first choice; there are others only where somebody asked for them. */
+export class AnswerAssembly {
+  readonly #invalid: (clause: string) => ConvokeError
+  readonly #calls: CallAssembly
+  readonly #text: string[] = []
+  #isRefused = false
+  #hasChoice = false
+  #finishReason: string | undefined
+  #usage: ChatUsage | undefined
+
+  /** `invalid` makes the error for chunks that are none. */
+  constructor(invalid: (clause: string) => ConvokeError) {
+    this.#invalid = invalid
+    this.#calls = new CallAssembly(invalid)
+  }
+
+  /** Whether anything of an answer has come. */
+  get hasChoice(): boolean {
+    return this.#hasChoice
+  }
+
+  /** Whether the model has said that this is all. Usage may still come. */
+  get isFinished(): boolean {
+    return this.#finishReason !== undefined
+  }
+
+  /** Takes a chunk, or a completion, and returns what of it is to be told. Throws `model_invalid` for what is neither. */
+  add(chunk: unknown): ChatDelta[] {
+    if (!isObject(chunk)) throw this.#invalid(`has ${excerpt(chunk)} where a completion belongs`)
+    this.#usage = readUsage(chunk['usage']) ?? this.#usage
+    const { choices } = chunk
+    // Some endpoints have events of their own between the chunks.
+    if (choices === undefined || choices === null) return []
+    if (!Array.isArray(choices)) throw this.#invalid('has `choices` that are no list')
+    const choice: unknown = choices.find((each) => !isObject(each) || (each['index'] ?? 0) === 0)
+    if (choice === undefined) return []
+    if (!isObject(choice)) throw this.#invalid('has a choice that is no object')
+    this.#hasChoice = true
+    const delta = choice['delta'] ?? choice['message'] ?? {}
+    if (!isObject(delta)) throw this.#invalid('has a delta that is no object')
+    const told = this.#take(delta)
+    const reason = choice['finish_reason']
+    if (typeof reason === 'string' && reason !== '') this.#finishReason = reason
+    return told
+  }
+
+  /** The answer as far as it came. Throws `duplicate_call_id`, `model_invalid`. */
+  finish(): ChatAnswer {
+    const toolCalls = this.#calls.finish()
+    const content = this.#text.join('')
+    const finishReason = this.#isRefused ? 'refusal' : this.#finishReason
+    return {
+      message: { role: 'assistant', content, ...(toolCalls.length === 0 ? {} : { toolCalls }) },
+      ...(finishReason === undefined ? {} : { finishReason }),
+      ...(this.#usage === undefined ? {} : { usage: this.#usage }),
+    }
+  }
+
+  #take(delta: Record<string, unknown>): ChatDelta[] {
+    const told: ChatDelta[] = []
+    const reasoning = [delta['reasoning_content'], delta['reasoning']].find(isText)
+    if (reasoning !== undefined) told.push({ type: 'reasoning', text: reasoning })
+    for (const piece of this.#partsOf(delta['content'])) {
+      if (piece.type === 'text') this.#text.push(piece.text)
+      told.push(piece)
+    }
+    const { refusal, tool_calls: calls } = delta
+    if (isText(refusal)) {
+      // The model's own words for why it does not answer are its answer.
+      this.#isRefused = true
+      this.#text.push(refusal)
+      told.push({ type: 'text', text: refusal })
+    }
+    if (calls === undefined || calls === null) return told
+    if (!Array.isArray(calls)) throw this.#invalid('has `tool_calls` that are no list')
+    for (const call of calls) this.#calls.add(call)
+    return told
+  }
+
+  /** Content is a text, or a list of parts, of which texts and thoughts are taken. */
+  #partsOf(content: unknown): Exclude<ChatDelta, { type: 'restart' }>[] {
+    if (content === undefined || content === null || content === '') return []
+    if (typeof content === 'string') return [{ type: 'text', text: content }]
+    if (!Array.isArray(content)) throw this.#invalid('has content that is neither text nor a list of parts')
+    return content.flatMap((part: unknown): Exclude<ChatDelta, { type: 'restart' }>[] => {
+      if (isText(part)) return [{ type: 'text', text: part }]
+      if (!isObject(part)) return []
+      if (isText(part['text'])) return [{ type: 'text', text: part['text'] }]
+      const { thinking } = part
+      const thoughts = isText(thinking) ? thinking : textsIn(thinking)
+      return thoughts === '' ? [] : [{ type: 'reasoning', text: thoughts }]
+    })
+  }
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value !== ''
+}
+
+function textsIn(parts: unknown): string {
+  if (!Array.isArray(parts)) return ''
+  return parts.map((part: unknown) => (isObject(part) && isText(part['text']) ? part['text'] : '')).join('')
+}
+
+/** Undefined for what makes no sense: an answer is none the worse without. */
+function readUsage(usage: unknown): ChatUsage | undefined {
+  if (!isObject(usage)) return undefined
+  const { prompt_tokens: inputTokens, completion_tokens: outputTokens = 0 } = usage
+  return isCount(inputTokens) && isCount(outputTokens) ? { inputTokens, outputTokens } : undefined
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0
+}

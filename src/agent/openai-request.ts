@@ -1,0 +1,101 @@
+/** What is asked of a model, in the words of OpenAI's chat completions. */
+import { isObject, type Json, type JsonObject } from '../base/json.ts'
+import { bend } from '../tools/definitions/bend.ts'
+import { openAiStrict } from '../tools/definitions/dialects.ts'
+import { fromModelArguments } from '../tools/definitions/arguments.ts'
+import type { ChatMessage, ChatRequest } from './chat-model.ts'
+
+/** A way to hold a model to a shape. */
+export interface ResponseFormat {
+  /** The same for all formats that an endpoint takes or refuses alike. */
+  readonly key: string
+  readonly value: JsonObject & { readonly type: 'json_schema' | 'json_object' }
+  /** The content of an answer as the schema itself wants it. */
+  readonly restore: (content: string) => string
+}
+
+/** The ways for a schema, the tightest first. */
+export function responseFormats(schema: JsonObject): ResponseFormat[] {
+  // Strict schemas, and what goes by `json_object`, are objects.
+  const isForObjects = schema['type'] === 'object'
+  const loose: ResponseFormat = {
+    key: 'json_object',
+    value: { type: 'json_object' },
+    restore: (content) => content,
+  }
+  const strict = isForObjects ? bend(schema, openAiStrict) : undefined
+  if (strict !== undefined && strict.unfit === undefined) {
+    const value = { name: 'answer', schema: strict.schema, strict: true }
+    return [
+      {
+        key: 'json_schema',
+        value: { type: 'json_schema', json_schema: value },
+        restore: (content) => restore(schema, content),
+      },
+      loose,
+    ]
+  }
+  // An endpoint may take one such schema and not another.
+  const key = `json_schema ${JSON.stringify(schema)}`
+  const plain: ResponseFormat = {
+    key,
+    value: { type: 'json_schema', json_schema: { name: 'answer', schema } },
+    restore: loose.restore,
+  }
+  return isForObjects ? [plain, loose] : [plain]
+}
+
+/** A strict schema makes the model write null for what it does not give. */
+function restore(schema: JsonObject, content: string): string {
+  let value: Json
+  try {
+    value = JSON.parse(content) as Json
+  } catch {
+    // Whoever checks the answer says what is wrong with it.
+    return content
+  }
+  const restored = JSON.stringify(fromModelArguments(schema, value))
+  return restored === JSON.stringify(value) ? content : restored
+}
+
+/** The body of a request. What it says itself goes over what `parameters` say. */
+export function toBody(
+  { messages, tools = [] }: ChatRequest,
+  model: string,
+  parameters: JsonObject,
+  options: { readonly usage: boolean; readonly format: ResponseFormat | undefined },
+): JsonObject {
+  return {
+    ...parameters,
+    model,
+    messages: messages.map(toMessage),
+    stream: true,
+    ...(options.usage ? { stream_options: { include_usage: true } } : {}),
+    // An empty list is refused by some.
+    ...(tools.length === 0 ? {} : { tools: tools as unknown as Json[] }),
+    ...(options.format === undefined ? {} : { response_format: options.format.value }),
+  }
+}
+
+function toMessage({ role, content, toolCalls = [], toolCallId }: ChatMessage): JsonObject {
+  if (toolCallId !== undefined) return { role, tool_call_id: toolCallId, content }
+  if (toolCalls.length === 0) return { role, content }
+  const calls = toolCalls.map(({ id, name, arguments: given }) => ({
+    id,
+    type: 'function',
+    function: { name, arguments: toArguments(given) },
+  }))
+  return { role, content: content === '' ? null : content, tool_calls: calls }
+}
+
+/** Some endpoints parse the arguments of earlier calls, and refuse the whole conversation where a model once wrote broken ones. */
+function toArguments(given: string | JsonObject): string {
+  if (typeof given !== 'string') return JSON.stringify(given)
+  if (given.trim() === '') return '{}'
+  try {
+    if (isObject(JSON.parse(given))) return given
+  } catch {
+    // Told as what it was.
+  }
+  return JSON.stringify({ broken: given })
+}

@@ -1,0 +1,93 @@
+/** The resources of one runner: each made when first asked for, once, and closed at the end, the newest first. */
+import { ConvokeError } from '../base/errors.ts'
+import type { Logger } from '../base/logger.ts'
+import { closest, excerpt } from '../tools/value.ts'
+import type { AgentPlan } from './plan.ts'
+import type { Resources, ResourceType } from './resources.ts'
+
+export interface ResourcePoolOptions {
+  readonly plan: AgentPlan
+  readonly log: Logger
+  readonly baseDir: string
+}
+
+export class ResourcePool {
+  readonly #options: ResourcePoolOptions
+  readonly #made = new Map<string, Promise<unknown>>()
+  /** Which resources those that are being made wait for. */
+  readonly #waits = new Map<string, Set<string>>()
+  #isClosed = false
+
+  constructor(options: ResourcePoolOptions) {
+    this.#options = options
+  }
+
+  /** Throws `not_found` for a name that there is not, `resource_failed` for one that cannot be made; the next call tries again. */
+  get<Type extends ResourceType>(name: string, type: Type): Promise<Resources[Type]> {
+    return this.#get(name, type, undefined)
+  }
+
+  /** Closes what was made. What fails at that is logged. The second time does nothing. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    const made = [...this.#made].toReversed()
+    this.#made.clear()
+    for (const [id, promise] of made) {
+      try {
+        const resource = (await promise.catch(() => undefined)) as { close?: unknown } | undefined
+        if (typeof resource?.close === 'function') await resource.close()
+      } catch (error) {
+        this.#options.log.warn({ resource: id, err: error }, 'A resource of an agent could not be closed.')
+      }
+    }
+  }
+
+  /** `from`: the resource that is being made and wants this one. */
+  async #get<Type extends ResourceType>(name: string, type: Type, from: string | undefined): Promise<Resources[Type]> {
+    const id = `${type} ${excerpt(name)}`
+    if (from !== undefined) this.#wait(from, id)
+    try {
+      let made = this.#made.get(id)
+      if (made === undefined) {
+        made = this.#make(name, type, id)
+        this.#made.set(id, made)
+        made.catch(() => this.#made.get(id) === made && this.#made.delete(id))
+      }
+      return (await made) as Resources[Type]
+    } finally {
+      if (from !== undefined) this.#waits.get(from)?.delete(id)
+    }
+  }
+
+  /** Notes that one resource waits for another. Throws where that one waits for the first: neither would ever be made. */
+  #wait(from: string, id: string): void {
+    const seen = new Set([id])
+    for (const each of seen) {
+      if (each === from) throw new ConvokeError('resource_failed', `The resources ${from} and ${id} want each other.`)
+      for (const next of this.#waits.get(each) ?? []) seen.add(next)
+    }
+    const waits = this.#waits.get(from)
+    if (waits === undefined) this.#waits.set(from, new Set([id]))
+    else waits.add(id)
+  }
+
+  async #make(name: string, type: ResourceType, id: string): Promise<unknown> {
+    if (this.#isClosed) throw new ConvokeError('run_ended', 'The runner of this agent is closed.')
+    const { plan, log, baseDir } = this.#options
+    const provider = plan.resources.get(type)?.get(name)
+    if (provider === undefined) throw this.#missing(name, type)
+    return await provider.provide({ log, baseDir, getResource: (other, of) => this.#get(other, of, id) })
+  }
+
+  #missing(name: string, type: ResourceType): ConvokeError {
+    const names = [...(this.#options.plan.resources.get(type)?.keys() ?? [])]
+    const meant = closest(name, names)
+    const hint =
+      meant !== undefined
+        ? ` Did you mean "${meant}"?`
+        : names.length > 0
+          ? ` There are: ${names.slice(0, 20).join(', ')}.`
+          : ' Add it by `addResource`.'
+    return new ConvokeError('not_found', `The agent has no resource ${excerpt(name)} of the type ${type}.${hint}`)
+  }
+}

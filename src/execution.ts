@@ -1,0 +1,34 @@
+/** The environment for agents with everything wired in: MCP servers among an agent's resources are connected to. */
+import type { OpenTools } from './agent/agent-tools.ts'
+import { ExecutionEnvironment, type EnvironmentOptions } from './agent/environment.ts'
+import type { JsonObject } from './base/json.ts'
+import type { McpServerOptions } from './mcp/server-options.ts'
+import { openToolSpace } from './tool-space.ts'
+
+/**
+ * An environment that runs agents in this process: `fromList` or `fromStream`, `apply(agent)`, `toList` or `toStream`. Nothing runs
+ * before somebody reads, and everything an agent has opened is closed with its stream. Throws `config` for options that make no sense.
+ */
+export function getExecutionEnvironment(options: EnvironmentOptions = {}): ExecutionEnvironment {
+  const { baseDir } = options
+  return new ExecutionEnvironment({ openServers: (servers) => openServers(servers, baseDir), ...options })
+}
+
+async function openServers(
+  servers: Readonly<Record<string, JsonObject>>,
+  baseDir: string | undefined,
+): Promise<OpenTools> {
+  const space = await openToolSpace({
+    agent: { id: 'agent' },
+    mcpServers: servers as Record<string, McpServerOptions>,
+    ...(baseDir === undefined ? {} : { baseDir }),
+  })
+  try {
+    // A model is offered what is known.
+    await space.tools.discover({ kinds: ['mcp'] })
+    return space
+  } catch (error) {
+    await space.close()
+    throw error
+  }
+}

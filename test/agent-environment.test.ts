@@ -1,0 +1,174 @@
+/** Environments: inputs with keys go in, outputs with keys come out. */
+import { Agent, AgentEvent, ConvokeError, getExecutionEnvironment, InputEvent, OutputEvent, type Json } from 'convoke'
+import { expect, test } from 'vitest'
+import { until } from './support/lifetime.ts'
+
+function value(event: AgentEvent<string, object>): Json {
+  return (event.payload as { value: Json }).value
+}
+
+/** Puts out how many inputs the key has had, and the input. */
+function counting(): Agent {
+  return new Agent().addAction('count', [InputEvent], (event, context) => {
+    const n = Number(context.shortTermMemory.get('n') ?? 0) + 1
+    context.shortTermMemory.set('n', n)
+    context.sendEvent(new OutputEvent([n, value(event)]))
+  })
+}
+
+test('a list goes in and a list comes out, in the order of the inputs', async () => {
+  const list = [
+    { key: 'tea', value: 'a' },
+    { k: 'cup', v: 'b' },
+    { key: 'tea', value: 'c' },
+    { key: 7, value: null },
+  ]
+  expect(await getExecutionEnvironment().fromList(list).apply(counting()).toList()).toEqual([
+    { key: 'tea', value: [1, 'a'] },
+    { key: 'cup', value: [1, 'b'] },
+    { key: 'tea', value: [2, 'c'] },
+    { key: '7', value: [1, null] },
+  ])
+})
+
+test('a stream with a key selector is read as fast as the agent takes it', async () => {
+  let read = 0
+  async function* numbers(): AsyncGenerator<number> {
+    for (; read < 10_000; read++) yield read
+  }
+  const outputs = getExecutionEnvironment({ maxInFlight: 4 })
+    .fromStream(numbers(), (n) => n % 3)
+    .apply(counting())
+    .toStream()
+  const seen: unknown[] = []
+  for await (const { key, value: got } of outputs) {
+    seen.push([key, ...(got as Json[])])
+    if (seen.length === 6) break
+  }
+  expect(seen.filter((each) => (each as Json[])[0] === '0')).toEqual([
+    ['0', 1, 0],
+    ['0', 2, 3],
+  ])
+  expect(read).toBeLessThan(20)
+})
+
+test('leaving a stream whose source waits for ever ends it, through several agents', async () => {
+  let left = false
+  async function* source(): AsyncGenerator<{ key: string; value: Json }> {
+    try {
+      yield { key: 'a', value: 1 }
+      await new Promise(() => {})
+    } finally {
+      left = true
+    }
+  }
+  const stream = getExecutionEnvironment()
+    .fromStream(source())
+    .apply(counting())
+    .keyBy((_value, key) => key)
+    .apply(counting())
+  for await (const output of stream.toStream()) {
+    expect(output).toEqual({ key: 'a', value: [1, [1, 1]] })
+    break
+  }
+  // It waits where nobody can reach it; what matters is that nobody waits for it.
+  expect(left).toBe(false)
+})
+
+test('agents stand one behind the other, with windows between them', async () => {
+  const summing = new Agent().addAction('sum', [InputEvent], (event, context) => {
+    const window = value(event) as Json[][]
+    context.sendEvent(new OutputEvent(window.map(([, text]) => text ?? null)))
+  })
+  const outputs = await getExecutionEnvironment()
+    .fromList(['a', 'b', 'c', 'd', 'e'].map((text, n) => ({ key: n % 2, value: text })))
+    .apply(counting())
+    .window(2)
+    .apply(summing)
+    .toList()
+  expect(outputs).toEqual([
+    { key: '0', value: ['a', 'c'] },
+    { key: '1', value: ['b', 'd'] },
+    { key: '0', value: ['e'] },
+  ])
+})
+
+test('a run that fails is told, and the others go on', async () => {
+  const picky = new Agent().addAction('pick', [InputEvent], (event, context) => {
+    if (value(event) === 'bad') throw new ConvokeError('forbidden', 'No bad ones.')
+    context.sendEvent(new OutputEvent(value(event)))
+  })
+  const items = ['good', 'bad', 'better'].map((text) => ({ key: 'a', value: text }))
+  const failures: unknown[] = []
+  const outputs = await getExecutionEnvironment()
+    .fromList(items)
+    .apply(picky, { onFailure: ({ key, value: input, error }) => void failures.push([key, input, error.code]) })
+    .toList()
+  expect(outputs.map((each) => each.value)).toEqual(['good', 'better'])
+  expect(failures).toEqual([['a', 'bad', 'forbidden']])
+
+  const seen: Json[] = []
+  const stream = getExecutionEnvironment().fromList(items).apply(picky).toStream()
+  await expect(
+    (async () => {
+      for await (const each of stream) seen.push(each.value)
+    })(),
+  ).rejects.toMatchObject({ code: 'forbidden', message: 'No bad ones.' })
+  expect(seen).toEqual(['good', 'better'])
+})
+
+test('execute runs what nobody reads', async () => {
+  const seen: Json[] = []
+  const agent = new Agent().addAction('see', [InputEvent], (event) => void seen.push(value(event)))
+  const environment = getExecutionEnvironment()
+  environment.fromList([{ key: 'a', value: 1 }]).apply(agent)
+  environment.fromList([{ key: 'a', value: 2 }]).apply(agent)
+  await environment.execute()
+  expect(seen.toSorted()).toEqual([1, 2])
+})
+
+test('what is no input is refused with what it is', async () => {
+  const run = (item: unknown): Promise<unknown> =>
+    getExecutionEnvironment()
+      .fromList([item as never])
+      .apply(counting())
+      .toList()
+  await expect(run('text')).rejects.toMatchObject({ code: 'config', message: expect.stringContaining('{key, value}') })
+  await expect(run({ key: true, value: 1 })).rejects.toMatchObject({
+    code: 'config',
+    message: expect.stringContaining('true'),
+  })
+  const stream = getExecutionEnvironment().fromList([])
+  stream.apply(counting())
+  expect(() => stream.apply(counting())).toThrow(/read once/)
+  expect(() => getExecutionEnvironment({ maxInFlight: 0 })).toThrow(/maxInFlight/)
+  expect(() => getExecutionEnvironment().fromList([]).window(0)).toThrow(/window/)
+})
+
+test('a source that breaks ends the stream with its error', async () => {
+  async function* source(): AsyncGenerator<{ key: string; value: Json }> {
+    yield { key: 'a', value: 1 }
+    throw new Error('The file ended in the middle.')
+  }
+  await expect(getExecutionEnvironment().fromStream(source()).apply(counting()).toList()).rejects.toThrow(
+    'in the middle',
+  )
+})
+
+test('ten thousand keys keep their order, and nothing is lost', async () => {
+  const environment = getExecutionEnvironment()
+  const last = new Map<string, number>()
+  let count = 0
+  function* items(): Generator<{ key: number; value: number }> {
+    for (let i = 0; i < 20_000; i++) yield { key: i % 10_000, value: i }
+  }
+  for await (const { key, value: output } of environment.fromStream(items()).apply(counting()).toStream()) {
+    const [n, i] = output as [number, number]
+    expect(n).toBe((last.get(key) ?? 0) + 1)
+    expect(i % 10_000).toBe(Number(key))
+    last.set(key, n)
+    count++
+  }
+  expect(count).toBe(20_000)
+  await until(() => last.size === 10_000)
+})

@@ -1,0 +1,439 @@
+/** Runs of agents: order, memory, failure, stop, and what a resumed run does again. */
+import {
+  Agent,
+  AgentEvent,
+  AgentPlan,
+  AgentRunner,
+  ConvokeError,
+  createMemoryAgentStore,
+  defineTool,
+  InputEvent,
+  OutputEvent,
+  type Action,
+  type AgentRunnerOptions,
+  type Json,
+  type RunEvent,
+  type RunnerContext,
+} from 'convoke'
+import { expect, test } from 'vitest'
+import { cleanup, until } from './support/lifetime.ts'
+
+function value(event: AgentEvent<string, object>): Json {
+  return (event.payload as { value: Json }).value
+}
+
+/** An agent with one action on its inputs. */
+function agentOf(action: Action): Agent {
+  return new Agent().addAction('start', [InputEvent], action)
+}
+
+function startRunner(agent: Agent, options: Partial<AgentRunnerOptions> = {}): AgentRunner {
+  const runner = new AgentRunner({ plan: AgentPlan.fromAgent(agent), store: createMemoryAgentStore(), ...options })
+  cleanup(() => runner.close())
+  return runner
+}
+
+function gate(): { readonly opened: Promise<void>; open(): void } {
+  let open = (): void => {}
+  const opened = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  return { opened, open }
+}
+
+async function failureOf(work: Promise<unknown>): Promise<ConvokeError> {
+  const error: unknown = await work.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  )
+  expect(error).toBeInstanceOf(ConvokeError)
+  return error as ConvokeError
+}
+
+test('an input goes through the actions that hear it, and outputs come in the order in which they were put out', async () => {
+  const agent = new Agent()
+    .addAction('first', [InputEvent], (event, context) => {
+      context.sendEvent(new AgentEvent('scored', { score: 1, of: value(event) }))
+      context.sendEvent(new OutputEvent('first'))
+    })
+    .addAction('second', [InputEvent], (_event, context) => context.sendEvent(new OutputEvent('second')))
+    .addAction('on score', ['scored', 'never'], (event, context) =>
+      context.sendEvent(new OutputEvent({ ...event.payload })),
+    )
+  const runner = startRunner(agent)
+  const { outputs } = await runner.run('a', 'tea')
+  expect(outputs).toEqual(['first', 'second', { score: 1, of: 'tea' }])
+})
+
+test('actions may loop until they are done', async () => {
+  const agent = new Agent()
+    .addAction('start', [InputEvent], (event, context) =>
+      context.sendEvent(new AgentEvent('down', { n: value(event) })),
+    )
+    .addAction('count', ['down'], (event, context) => {
+      const { n } = event.payload as { n: number }
+      context.sendEvent(n === 0 ? new OutputEvent('done') : new AgentEvent('down', { n: n - 1 }))
+    })
+  expect(await startRunner(agent).run('a', 50)).toEqual({ outputs: ['done'] })
+})
+
+test('events without end are ended with event_limit, and the key goes on', async () => {
+  const agent = agentOf((event, context) =>
+    context.sendEvent(value(event) === 'stop' ? new OutputEvent('ok') : new InputEvent('again')),
+  )
+  const runner = startRunner(agent, { maxEvents: 100 })
+  const failure = await failureOf(runner.run('a', 'go'))
+  expect(failure.code).toBe('event_limit')
+  expect(failure.message).toContain('100 events')
+  expect(await runner.run('a', 'stop')).toEqual({ outputs: ['ok'] })
+})
+
+test('inputs of one key run one after the other, in order, and those of others at the same time', async () => {
+  const gates = new Map<string, ReturnType<typeof gate>>()
+  const begun: string[] = []
+  const agent = agentOf(async (event, context) => {
+    const name = `${context.key}${String(value(event))}`
+    begun.push(name)
+    await (gates.get(name) ?? gate()).opened
+    context.sendEvent(new OutputEvent(name))
+  })
+  for (const name of ['a1', 'a2', 'b1']) gates.set(name, gate())
+  const runner = startRunner(agent)
+  const a1 = runner.run('a', 1)
+  const a2 = runner.run('a', 2)
+  const b1 = runner.run('b', 1)
+  await until(() => begun.length === 2)
+  expect(begun.toSorted()).toEqual(['a1', 'b1'])
+  gates.get('b1')?.open()
+  expect(await b1).toEqual({ outputs: ['b1'] })
+  gates.get('a2')?.open()
+  expect(begun).not.toContain('a2')
+  gates.get('a1')?.open()
+  expect(await a1).toEqual({ outputs: ['a1'] })
+  expect(await a2).toEqual({ outputs: ['a2'] })
+})
+
+test('short-term memory belongs to the key and outlives the run, sensory memory does not', async () => {
+  const agent = agentOf((event, context) => {
+    const seen = (context.shortTermMemory.get('seen.values') ?? []) as Json[]
+    const before = context.sensoryMemory.get('seen') ?? null
+    context.shortTermMemory.set('seen.values', [...seen, value(event)])
+    context.sensoryMemory.set('seen', true)
+    context.sendEvent(new OutputEvent([before, ...seen]))
+  })
+  const runner = startRunner(agent)
+  await runner.run('a', 1)
+  await runner.run('b', 9)
+  expect(await runner.run('a', 2)).toEqual({ outputs: [[null, 1]] })
+  expect(await runner.run('a', 3)).toEqual({ outputs: [[null, 1, 2]] })
+})
+
+test('a run that fails leaves memory as it was, and the next input of the key works', async () => {
+  const agent = agentOf((event, context) => {
+    context.shortTermMemory.set('count', Number(context.shortTermMemory.get('count') ?? 0) + 1)
+    if (value(event) === 'bad') throw new Error('postgres://user:secret@host is down')
+    context.sendEvent(new OutputEvent(context.shortTermMemory.get('count') ?? 0))
+  })
+  const runner = startRunner(agent)
+  await runner.run('a', 'good')
+  const failure = await failureOf(runner.run('a', 'bad'))
+  expect(failure.code).toBe('action_failed')
+  expect(failure.message).toContain('"start"')
+  expect(failure.message).not.toContain('secret')
+  expect(await runner.run('a', 'good')).toEqual({ outputs: [2] })
+})
+
+test('what an action throws as a ConvokeError keeps its code', async () => {
+  const runner = startRunner(
+    agentOf(() => {
+      throw new ConvokeError('forbidden', 'Not on Sundays.')
+    }),
+  )
+  const failure = await failureOf(runner.run('a', 1))
+  expect([failure.code, failure.message]).toEqual(['forbidden', 'Not on Sundays.'])
+})
+
+test('a context that is kept for later can do nothing any more', async () => {
+  const kept: RunnerContext[] = []
+  const agent = agentOf((event, context) => {
+    kept.push(context)
+    const [first] = kept
+    if (value(event) === 'memory') first?.shortTermMemory.set('late', 1)
+    if (value(event) === 'event') first?.sendEvent(new OutputEvent('late'))
+    if (value(event) === 'sensory') first?.sensoryMemory.get('late')
+  })
+  const runner = startRunner(agent)
+  await runner.run('a', 'first')
+  for (const late of ['memory', 'event', 'sensory']) {
+    const failure = await failureOf(runner.run('a', late))
+    expect(failure.code).toBe('run_ended')
+    expect(failure.message).toMatch(/await/i)
+  }
+  await expect(kept[0]?.durableExecute('late', () => 1)).rejects.toMatchObject({ code: 'run_ended' })
+  await expect(kept[0]?.getResource('x', 'prompt')).rejects.toMatchObject({ code: 'run_ended' })
+})
+
+test('a payload that is no JSON is refused where the event is made, with its place', async () => {
+  const agent = agentOf((event, context) => {
+    const bad = value(event) === 'date' ? { when: new Date() } : { list: [1, { n: Number.NaN }] }
+    context.sendEvent(new AgentEvent('odd', bad as never))
+  })
+  const runner = startRunner(agent)
+  expect(await failureOf(runner.run('a', 'date'))).toMatchObject({
+    code: 'invalid_event',
+    message: expect.stringContaining('/when'),
+  })
+  expect(await failureOf(runner.run('a', 'nan'))).toMatchObject({
+    code: 'invalid_event',
+    message: expect.stringContaining('/list/1/n'),
+  })
+})
+
+test('payloads are frozen copies', () => {
+  const given = { list: [1] }
+  const event = new AgentEvent('x', given)
+  given.list.push(2)
+  expect(event.payload).toEqual({ list: [1] })
+  expect(() => (event.payload.list as number[]).push(3)).toThrow(TypeError)
+  expect(JSON.parse(JSON.stringify(event))).toEqual({ id: event.id, type: 'x', payload: { list: [1] } })
+  expect(event.id).toMatch(/^[0-9a-f-]{36}$/)
+})
+
+test('the signal of a run stops it, and nothing of it is kept', async () => {
+  const stopped = gate()
+  const agent = agentOf(async (event, context) => {
+    context.shortTermMemory.set('last', value(event))
+    if (value(event) !== 'long') return context.sendEvent(new OutputEvent(context.shortTermMemory.toJSON()))
+    await new Promise<void>((resolve) => context.signal.addEventListener('abort', () => resolve()))
+    stopped.open()
+  })
+  const runner = startRunner(agent)
+  const caller = new AbortController()
+  const long = runner.run('a', 'long', { signal: caller.signal, id: 'long' })
+  const behind = new AbortController()
+  const waiting = runner.run('a', 'waits', { signal: behind.signal })
+  behind.abort(new ConvokeError('canceled', 'Never mind.'))
+  expect((await failureOf(waiting)).message).toBe('Never mind.')
+  caller.abort(new ConvokeError('canceled', 'Enough.'))
+  expect((await failureOf(long)).message).toBe('Enough.')
+  await stopped.opened
+  expect(await runner.run('a', 'short')).toEqual({ outputs: [{ last: 'short' }] })
+  expect((await failureOf(runner.run('a', 'long', { id: 'long' }))).message).toBe('Enough.')
+})
+
+test('an action that does not heed the signal is abandoned', async () => {
+  const never = gate()
+  const runner = startRunner(
+    agentOf(() => never.opened),
+    { graceMs: 20 },
+  )
+  const failure = await failureOf(runner.run('a', 1, { signal: AbortSignal.timeout(20) }))
+  expect(failure.code).toBe('timeout')
+  never.open()
+})
+
+test('the same id is the same run', async () => {
+  let runs = 0
+  const agent = agentOf((_event, context) => {
+    runs++
+    context.sendEvent(new OutputEvent(runs))
+  })
+  const runner = startRunner(agent)
+  const told: RunEvent[] = []
+  expect(await runner.run('a', 1, { id: 'x' })).toEqual({ outputs: [1] })
+  const onEvent = (event: RunEvent): undefined => void told.push(event)
+  expect(await runner.run('a', 1, { id: 'x', onEvent })).toEqual({ outputs: [1] })
+  expect(told).toEqual([{ type: 'output', value: 1 }])
+  expect(runs).toBe(1)
+})
+
+test('a key with too much waiting takes no more', async () => {
+  const held = gate()
+  const runner = startRunner(
+    agentOf(() => held.opened),
+    { maxWaiting: 2 },
+  )
+  const runs = [runner.run('a', 1), runner.run('a', 2)]
+  expect((await failureOf(runner.run('a', 3))).code).toBe('rate_limited')
+  held.open()
+  await Promise.all(runs)
+})
+
+/** Runs in a runner that is closed in the middle, as a process that ends would leave it; then in another one on the same store. */
+async function interrupted(agent: Agent, whenToClose: Promise<void>): Promise<AgentRunner> {
+  const store = createMemoryAgentStore()
+  const first = startRunner(agent, { store })
+  const run = failureOf(first.run('a', 'in', { id: 'run' }))
+  await whenToClose
+  await first.close()
+  expect((await run).code).toBe('unavailable')
+  return startRunner(agent, { store })
+}
+
+test('a resumed run does not do its completed steps again', async () => {
+  const inSecond = gate()
+  const done: string[] = []
+  let attempt = 0
+  const agent = agentOf(async (_event, context) => {
+    attempt++
+    const one = await context.durableExecute('one', () => {
+      done.push('one')
+      return { n: 1, id: context.stableId('message') }
+    })
+    const two = await context.durableExecute(
+      'two',
+      async (signal) => {
+        done.push('two')
+        if (attempt > 1) return 2
+        inSecond.open()
+        return await new Promise<number>((_resolve, reject) =>
+          signal.addEventListener('abort', () => reject(new Error('stopped'))),
+        )
+      },
+      { repeatable: true },
+    )
+    context.sendEvent(new OutputEvent([one, two, context.stableId('message')]))
+  })
+  const second = await interrupted(agent, inSecond.opened)
+  const { outputs } = await second.run('a', 'in', { id: 'run' })
+  const [[one, two, id]] = outputs as [[{ n: number; id: string }, number, string]]
+  expect([one.n, two]).toEqual([1, 2])
+  expect(one.id).toBe(id)
+  expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
+  expect(done).toEqual(['one', 'two', 'two'])
+})
+
+test('a step that had begun asks its reconciler, and is not done again without one', async () => {
+  for (const found of ['charged', undefined, 'no reconciler'] as const) {
+    const begun = gate()
+    let charges = 0
+    const agent = agentOf(async (_event, context) => {
+      const receipt = await context.durableExecute(
+        'charge',
+        async (signal) => {
+          charges++
+          if (charges > 1) return 'charged anew'
+          begun.open()
+          return await new Promise<string>((_resolve, reject) =>
+            signal.addEventListener('abort', () => reject(new Error('stopped'))),
+          )
+        },
+        found === 'no reconciler' ? {} : { reconcile: () => found },
+      )
+      context.sendEvent(new OutputEvent(receipt))
+    })
+    const second = await interrupted(agent, begun.opened)
+    const run = second.run('a', 'in', { id: 'run' })
+    if (found === 'no reconciler') expect((await failureOf(run)).code).toBe('worker_lost')
+    else expect(await run).toEqual({ outputs: [found ?? 'charged anew'] })
+    expect(charges).toBe(found === undefined ? 2 : 1)
+  }
+})
+
+test('two steps of one name in one call of an action are refused', async () => {
+  const runner = startRunner(
+    agentOf(async (_event, context) => {
+      await context.durableExecute('x', () => 1)
+      await context.durableExecute('x', () => 2)
+    }),
+  )
+  expect((await failureOf(runner.run('a', 1))).message).toContain('"x"')
+})
+
+test('what a process has left is run by the next one, or ended, before what comes later', async () => {
+  for (const orphans of ['run', 'fail'] as const) {
+    const store = createMemoryAgentStore()
+    const event = JSON.stringify(new InputEvent('left', 'left'))
+    await store.append('agent', 'a', { id: 'left', event })
+    const seen: Json[] = []
+    const agent = agentOf((heard) => void seen.push(value(heard)))
+    const runner = startRunner(agent, { store, orphans })
+    await runner.run('a', 'new')
+    expect(seen).toEqual(orphans === 'run' ? ['left', 'new'] : ['new'])
+    const result = await store.result('agent', 'a', 'left')
+    expect(result?.failure ?? '').toContain(orphans === 'run' ? '' : 'worker_lost')
+  }
+  const store = createMemoryAgentStore()
+  for (const key of ['a', 'b']) {
+    await store.append('agent', key, { id: 'left', event: JSON.stringify(new InputEvent(key, 'left')) })
+  }
+  const seen: Json[] = []
+  await startRunner(
+    agentOf((heard) => void seen.push(value(heard))),
+    { store },
+  ).runLeft()
+  expect(seen.toSorted()).toEqual(['a', 'b'])
+})
+
+test('two runners on one store take turns with a key', async () => {
+  const store = createMemoryAgentStore()
+  let running = 0
+  const agent = agentOf(async (_event, context) => {
+    expect(++running).toBe(1)
+    await new Promise((resolve) => setImmediate(resolve))
+    running--
+    context.shortTermMemory.set('n', Number(context.shortTermMemory.get('n') ?? 0) + 1)
+    context.sendEvent(new OutputEvent(context.shortTermMemory.get('n') ?? 0))
+  })
+  const runners = [startRunner(agent, { store }), startRunner(agent, { store })]
+  const results = await Promise.all([1, 2, 3, 4].map((n) => runners[n % 2]?.run('a', n)))
+  expect(results.flatMap((result) => result?.outputs ?? []).toSorted()).toEqual([1, 2, 3, 4])
+})
+
+test("an action calls the agent's own tools", async () => {
+  const add = defineTool({
+    name: 'add',
+    description: 'Adds.',
+    input: { type: 'object', properties: { a: { type: 'number' }, b: { type: 'number' } }, required: ['a', 'b'] },
+    run: ({ a, b }) => Number(a) + Number(b),
+  })
+  const agent = agentOf(async (_event, context) => {
+    context.sendEvent(new OutputEvent((await context.tools.call('add', { a: 1, b: 2 })) as Json))
+    const { success } = await context.tools.tryCall('add', { a: 'x' })
+    context.sendEvent(new OutputEvent(success))
+  }).addResource('add', add)
+  expect(await startRunner(agent).run('a', 1)).toEqual({ outputs: [3, false] })
+})
+
+test('a resource is made once, when it is first asked for, and closed with the runner', async () => {
+  const life: string[] = []
+  class Numbers {
+    static readonly resourceType = 'vectorStore'
+    constructor(args: { readonly name: string }) {
+      life.push(`made ${args.name}`)
+    }
+    add(): Promise<void> {
+      return Promise.resolve()
+    }
+    query(): Promise<[]> {
+      return Promise.resolve([])
+    }
+    close(): void {
+      life.push('closed')
+    }
+  }
+  const { ResourceDescriptor } = await import('convoke')
+  const agent = agentOf(async (_event, context) => {
+    const [one, two] = await Promise.all([
+      context.getResource('n', 'vectorStore'),
+      context.getResource('n', 'vectorStore'),
+    ])
+    expect(one).toBe(two)
+  }).addResource('n', new ResourceDescriptor(Numbers, { name: 'n' }))
+  const runner = startRunner(agent)
+  expect(life).toEqual([])
+  await runner.run('a', 1)
+  await runner.run('b', 1)
+  expect(life).toEqual(['made n'])
+  await runner.close()
+  expect(life).toEqual(['made n', 'closed'])
+  expect((await failureOf(runner.run('a', 1))).code).toBe('unavailable')
+})
+
+test('a resource that there is not says which ones there are', async () => {
+  const agent = agentOf(async (_event, context) => void (await context.getResource('revews', 'vectorStore')))
+  expect(await failureOf(startRunner(agent).run('a', 1))).toMatchObject({
+    code: 'not_found',
+    message: expect.stringContaining('"revews"'),
+  })
+})
