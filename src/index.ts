@@ -78,12 +78,6 @@ export type { DiscoveryOptions } from './peers/discovery.ts'
 export { PeerError, type PeerErrorKind } from './peers/errors.ts'
 export type { PeerAuth, PeerEvent, PeerInfo, PeerOptions } from './peers/peer.ts'
 export {
-  createRemoteAgent,
-  type AgentAnswer,
-  type AskAgentOptions,
-  type RemoteAgentOptions,
-} from './peers/remote-agent.ts'
-export {
   RemoteToolExecutor,
   type RemoteCallOptions,
   type RemoteToolCall,

@@ -1,5 +1,5 @@
 /** A remote agent by its URL, as a resource of an agent that runs without a node. */
-import type { RemoteAgent } from './agent/chat-model.ts'
+import type { AskAgentOptions, RemoteAgent } from './agent/chat-model.ts'
 import type { ResourceContext } from './agent/resources.ts'
 import { PeerClient } from './peers/client.ts'
 import type { PeerOptions } from './peers/peer.ts'
@@ -21,7 +21,7 @@ export class PeerAgent implements RemoteAgent {
     this.#agent = createRemoteAgent({ client: () => this.#client, log })
   }
 
-  async ask(message: string, options: Parameters<RemoteAgent['ask']>[1]): ReturnType<RemoteAgent['ask']> {
+  async ask(message: string, options?: AskAgentOptions): ReturnType<RemoteAgent['ask']> {
     return await this.#agent.ask(message, options)
   }
 

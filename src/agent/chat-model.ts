@@ -4,6 +4,7 @@
  * endpoints speak.
  */
 import type { Json, JsonObject } from '../base/json.ts'
+import type { Delegation } from '../protocol/delegation.ts'
 import type { OpenAiTool } from '../tools/definitions/shapes.ts'
 import type { Question } from '../tools/tool.ts'
 
@@ -126,21 +127,26 @@ export interface VectorStore {
   close?(): Promise<void> | void
 }
 
-/** Another node's agent. */
+/** What a message to another agent goes with. */
+export interface AskAgentOptions {
+  /** The same one again gets the same answer without asking twice. Default: one that is the same when the run is resumed. */
+  readonly messageId?: string
+  /** Goes on with a conversation. Default: that of the key's last message to the agent. */
+  readonly contextId?: string
+  /** Default: that of the run. */
+  readonly signal?: AbortSignal
+  /** Answers what the agent asks meanwhile. Default: the caller of the run does, and where there is none it fails with `unsupported_operation`. */
+  readonly ask?: (question: Question) => Promise<Json>
+  /** The way that the work came which this is part of, so that it cannot go in circles. Default: that of the run. */
+  readonly chain?: Delegation | undefined
+}
+
+/** Another node's agent. `context.getResource` gives it with the defaults of the run; by itself it knows of none. */
 export interface RemoteAgent {
-  /**
-   * Sends a message and waits for the answer: its text, or its data where it has some. The same `messageId` again gets the same answer
-   * without asking twice. `contextId` goes on with a conversation.
-   */
+  /** Sends a message and waits for the answer: its data where it has some, else its text. */
   ask(
     message: string,
-    options: {
-      readonly messageId: string
-      readonly contextId?: string
-      readonly signal: AbortSignal
-      /** Answers what the agent asks meanwhile: `context.ask`. Default: then it fails with `unsupported_operation`. */
-      readonly ask?: (question: Question) => Promise<Json>
-    },
+    options?: AskAgentOptions,
   ): Promise<{ readonly answer: Json; readonly contextId?: string; readonly taskId?: string }>
   close?(): Promise<void> | void
 }

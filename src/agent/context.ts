@@ -1,6 +1,7 @@
 /** What an action is given, and what a run tells those who look on. */
 import type { Json, JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
+import type { Delegation } from '../protocol/delegation.ts'
 import type { CallAnswer } from '../tools/batch.ts'
 import type { ToolCallOptions, ToolResult } from '../tools/manager.ts'
 import type { Caller, Question, Tool } from '../tools/tool.ts'
@@ -61,6 +62,8 @@ export interface DurableOptions<T extends Json> {
 
 /** What runs a model's calls, and knows what there is to call. */
 export interface AgentToolSpace {
+  /** The way that the work came which calls tools here, for messages to other agents. Default: it begins here. */
+  chain?(): Delegation | undefined
   /** The known tools. */
   list(): readonly Tool[]
   get(name: string): Tool | undefined

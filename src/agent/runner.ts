@@ -16,6 +16,7 @@ import { InputEvent } from './events.ts'
 import { MemoryTree } from './memory.ts'
 import type { AgentPlan } from './plan.ts'
 import { ResourcePool } from './resource-pool.ts'
+import type { Resources, ResourceType } from './resources.ts'
 import { Run, type RunHost } from './run.ts'
 
 export interface AgentRunnerOptions {
@@ -156,6 +157,11 @@ export class AgentRunner {
     } finally {
       unlink?.()
     }
+  }
+
+  /** A resource of the agent, made if it was not yet; closed with the runner. */
+  async getResource<Type extends ResourceType>(name: string, type: Type): Promise<Resources[Type]> {
+    return await this.#resources.get(name, type)
   }
 
   /** Runs what a process before has left in the mailboxes of this scope, and resolves when that is done. Their failures are in the store;

@@ -2,6 +2,7 @@
  * Another node's agent, asked in words. The ids of its messages follow from what asks, so a step that is repeated after a crash
  * finds the answer that it had, at peers that take a message once; the conversation at the peer goes on with each message.
  */
+import { randomUUID } from 'node:crypto'
 import { ConvokeError } from '../base/errors.ts'
 import type { Json } from '../base/json.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
@@ -24,17 +25,17 @@ export interface RemoteAgentOptions {
   readonly log?: Logger
 }
 
-export interface AskAgentOptions {
-  /** The same one again gets the same answer without asking twice, at peers that take a message once. */
-  readonly messageId: string
+export interface AskOptions {
+  /** The same one again gets the same answer without asking twice, at peers that take a message once. Default: a UUID. */
+  readonly messageId?: string
   /** The conversation that the message goes on with. Default: a new one. */
   readonly contextId?: string
   /** Stops the task at the peer. */
-  readonly signal: AbortSignal
+  readonly signal?: AbortSignal
   /** Answers what the agent asks meanwhile. Default: then it fails with `unsupported_operation`. */
   readonly ask?: (question: Question) => Promise<Json>
   /** The way that the work came which this is part of. Default: it begins here. */
-  readonly chain?: Delegation
+  readonly chain?: Delegation | undefined
 }
 
 export interface AgentAnswer {
@@ -49,10 +50,10 @@ export interface AgentAnswer {
  * code is the one that the agent told.
  */
 export function createRemoteAgent({ client, self, log = silentLog }: RemoteAgentOptions): {
-  ask(message: string, options: AskAgentOptions): Promise<AgentAnswer>
+  ask(message: string, options?: AskOptions): Promise<AgentAnswer>
 } {
   return {
-    async ask(text, { messageId, contextId, signal, ask, chain }) {
+    async ask(text, { messageId = randomUUID(), contextId, signal = new AbortController().signal, ask, chain } = {}) {
       const message = toMessage(text, { messageId, contextId, self, chain })
       const around: CallSurroundings = {
         signal,

@@ -154,6 +154,7 @@ function toToolSpace(
     // What rules keep from this caller would only be refused.
     list: () => tools.list().filter((tool) => pipeline.policy?.visible(around.caller, tool) ?? true),
     get: (name) => tools.get(name),
+    chain: () => around.chain?.(),
     call,
     tryCall: (name, params, options = {}) => tried(name, options, (tracked) => call(name, params, tracked)),
   }

@@ -128,16 +128,19 @@ class StepSpace implements BatchSpace {
   async tryCall(handle: string, params: unknown, options: ToolCallOptions = {}): Promise<ToolResult> {
     if (this.#signal.aborted) return toResult(handle, notBegun(this.#signal))
     const { readOnly, idempotent } = this.get(handle)?.traits ?? {}
+    const step = stepOf(handle, params)
+    // The same when the run is resumed: what passes the call on makes ids of it.
+    const id = this.#context.stableId(step)
     let hasBegun = false
     const call = async (): Promise<Json> => {
       hasBegun = true
-      const outcome = await this.#call(handle, params, options)
+      const outcome = await this.#call(handle, params, { ...options, call: { ...options.call, id } })
       // A call that was stopped with the run is no result: whoever resumes the run has to know that it was under way.
       if (!outcome.success && this.#context.signal.aborted) throw abortReason(this.#context.signal)
       return toKept(outcome)
     }
     try {
-      const kept = await this.#context.durableExecute(stepOf(handle, params), call, {
+      const kept = await this.#context.durableExecute(step, call, {
         repeatable: readOnly === true || idempotent === true,
       })
       return toResult(handle, fromKept(kept as unknown as Kept))
