@@ -15,6 +15,7 @@ const floors = [
   ['server'],
   [
     'node.ts',
+    'node-agent.ts',
     'execution.ts',
     'tool-space.ts',
     'config.ts',

@@ -394,20 +394,21 @@ export class TaskRuntime<Context> {
   }
 
   /**
-   * Takes no more messages, lets running tasks go on for `drainMs`, then cancels the rest and waits for their end.
-   * Tasks at rest stay as they are.
+   * Takes no more messages, lets running tasks go on for `drainMs`, then cancels the rest and waits for their end, but for
+   * resumable ones, which are left to the next process; `leaving` is called right before. Tasks at rest stay as they are.
    */
-  close(drainMs: number): Promise<void> {
+  close(drainMs: number, leaving = (): void => {}): Promise<void> {
     this.#closing ??= new ConvokeError('unavailable', 'The node is shutting down. Try again in a moment.')
-    this.#closed ??= this.#drain(drainMs)
+    this.#closed ??= this.#drain(drainMs, leaving)
     return this.#closed
   }
 
-  async #drain(drainMs: number): Promise<void> {
+  async #drain(drainMs: number, leaving: () => void): Promise<void> {
     // Work that waits for an answer cannot end by itself any more: answers are refused from now on.
     for (const run of [...this.#runs.values()]) if (run.asking) this.#leave(run)
     const timers = [
       setTimeout(() => {
+        leaving()
         for (const run of [...this.#runs.values()]) this.#leave(run)
       }, drainMs),
       // The grace period bounds the wait for tools; this bounds the wait for a store that cannot write.
