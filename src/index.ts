@@ -15,6 +15,21 @@ export {
   type ResourceDecorator,
   type ToolMemberOptions,
 } from './agent/decorators.ts'
+export {
+  AgentEvent,
+  ChatRequestEvent,
+  ChatResponseEvent,
+  ContextRetrievalRequestEvent,
+  ContextRetrievalResponseEvent,
+  InputEvent,
+  OutputEvent,
+  ToolRequestEvent,
+  ToolResponseEvent,
+  type BuiltInEvent,
+  type EventKind,
+  type EventOf,
+} from './agent/events.ts'
+export type { Action, RunnerContext } from './agent/context.ts'
 export { exportedFrom } from './agent/function-reference.ts'
 export { AgentPlan, type PlannedAction, type AgentPlanOptions, type ResourceProvider } from './agent/plan.ts'
 export type { AgentPlanJson } from './agent/plan-json.ts'
@@ -29,11 +44,13 @@ export type {
   ChatDelta,
   ChatMessage,
   ChatModelConnection,
+  ChatModelSetupOptions,
   ChatRequest,
   ChatRole,
   ChatUsage,
   EmbeddingModel,
   ModelToolCall,
+  RemoteAgent,
   StoredDocument,
   VectorStore,
 } from './agent/chat-model.ts'

@@ -131,9 +131,9 @@ export async function loadReference(reference: ModuleReference, options?: LoadOp
 export async function loadFunction(
   reference: ModuleReference,
   options?: LoadOptions,
-): Promise<(...args: never) => unknown> {
+): Promise<(...args: never[]) => unknown> {
   const value = await loadReference(reference, options)
-  if (typeof value === 'function' && !isClass(value)) return value as (...args: never) => unknown
+  if (typeof value === 'function' && !isClass(value)) return value as (...args: never[]) => unknown
   const found = isClass(value) ? 'a class' : excerpt(value)
   throw new ConvokeError(
     'invalid_plan',
