@@ -37,6 +37,26 @@ export { ResourceDescriptor } from './agent/resource-descriptor.ts'
 export type { PlannedResource, ResourceJson, ResourceMap } from './agent/resource-provider.ts'
 export type { ModuleReference, ResourceClass, ResourceContext, Resources, ResourceType } from './agent/resources.ts'
 export { AgentConfiguration, defineOption, type ConfigOption, type OptionTypes } from './agent/configuration.ts'
+export {
+  openEventLog,
+  type EventLog,
+  type EventLogEntry,
+  type EventLogLevel,
+  type EventLogOptions,
+} from './agent/event-log.ts'
+export {
+  formatTrace,
+  readTrace,
+  toTree,
+  type Trace,
+  type TraceAction,
+  type TraceError,
+  type TraceEvent,
+  type TraceFile,
+  type TraceFilter,
+  type TracePaint,
+  type TraceRecord,
+} from './agent/event-trace.ts'
 export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
 export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
 export type {
