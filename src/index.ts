@@ -23,6 +23,9 @@ export type { PlannedResource, ResourceJson, ResourceMap } from './agent/resourc
 export type { ModuleReference, ResourceClass, ResourceContext, Resources, ResourceType } from './agent/resources.ts'
 export { AgentConfiguration, defineOption, type ConfigOption, type OptionTypes } from './agent/configuration.ts'
 export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
+export type { ConversationOptions } from './agent/conversation-memory.ts'
+export type { OutputSchema, RowType } from './agent/output-schema.ts'
+export { ReActAgent, type ReActAgentOptions } from './agent/react-agent.ts'
 export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
 export type {
   ChatAnswer,
