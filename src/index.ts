@@ -58,6 +58,9 @@ export {
   type TraceRecord,
 } from './agent/event-trace.ts'
 export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
+export type { ConversationOptions } from './agent/conversation-memory.ts'
+export type { OutputSchema, RowType } from './agent/output-schema.ts'
+export { ReActAgent, type ReActAgentOptions } from './agent/react-agent.ts'
 export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
 export type {
   ChatAnswer,

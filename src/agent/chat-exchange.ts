@@ -161,7 +161,9 @@ function checkRequest(request: { readonly model?: unknown; readonly messages?: u
     throw wrong(`\`model\` must name a chat model setup, got ${excerpt(model)}`)
   if (!Array.isArray(messages) || messages.length === 0)
     throw wrong(`\`messages\` must be a list of one message or more, got ${excerpt(messages)}`)
-  const at = messages.findIndex((each) => !isObject(each) || !roles.has(each['role']) || typeof each['content'] !== 'string')
+  const at = messages.findIndex(
+    (each) => !isObject(each) || !roles.has(each['role']) || typeof each['content'] !== 'string',
+  )
   if (at !== -1)
     throw wrong(`\`messages[${at}]\` must be { role, content }, role being one of ${[...roles].join(', ')}`)
 }

@@ -27,8 +27,11 @@ const maxToolAnswer = 2_000
 /** `true` is with the defaults. Throws `config` for limits that make no sense. */
 export function readConversation(given: ConversationOptions | true | false | undefined): Limits | undefined {
   if (given === undefined || given === false) return undefined
-  if (given !== true && !isObject(given))
-    throw new ConvokeError('config', `\`conversation\` must be true or { maxMessages, maxChars }, got ${excerpt(given)}.`)
+  if (given !== true && (typeof given !== 'object' || given === null))
+    throw new ConvokeError(
+      'config',
+      `\`conversation\` must be true or { maxMessages, maxChars }, got ${excerpt(given)}.`,
+    )
   const { maxMessages = 100, maxChars = 200_000 } = given === true ? {} : given
   checkCount('conversation.maxMessages', maxMessages, 1)
   checkCount('conversation.maxChars', maxChars, 1)

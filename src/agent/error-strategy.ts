@@ -20,15 +20,11 @@ const defaultAttempts = 3
 const defaultBackoffMs = 500
 
 /** Throws `config` for one that makes no sense. */
-export function readStrategy(
-  given: Pick<ChatRequestPayload, 'errorStrategy' | 'retry' | 'invalidRetries'>,
-): Strategy {
-  const { errorStrategy: name = 'fail', retry: { attempts = defaultAttempts, backoffMs = defaultBackoffMs } = {} } = given
+export function readStrategy(given: Pick<ChatRequestPayload, 'errorStrategy' | 'retry' | 'invalidRetries'>): Strategy {
+  const { errorStrategy: name = 'fail', retry: { attempts = defaultAttempts, backoffMs = defaultBackoffMs } = {} } =
+    given
   if (!strategies.includes(name))
-    throw new ConvokeError(
-      'config',
-      `\`errorStrategy\` must be one of ${strategies.join(', ')}, got ${excerpt(name)}.`,
-    )
+    throw new ConvokeError('config', `\`errorStrategy\` must be one of ${strategies.join(', ')}, got ${excerpt(name)}.`)
   checkCount('retry.attempts', attempts, 1)
   checkCount('retry.backoffMs', backoffMs, 0)
   const isRetry = name === 'retry'

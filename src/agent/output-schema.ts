@@ -31,7 +31,9 @@ export function readOutputSchema(given: unknown): ReadSchema {
   if (isRow(given)) return { schema: rowSchema(given) }
   const copy = freezeJson(given)
   if ('at' in copy || !isObject(copy.value))
-    throw wrong(`it must be a JSON Schema, a Standard Schema (zod and the like) or { names, types }, got ${excerpt(given)}`)
+    throw wrong(
+      `it must be a JSON Schema, a Standard Schema (zod and the like) or { names, types }, got ${excerpt(given)}`,
+    )
   const { value: schema } = copy
   const issues = checkSchema(schema)
   if (issues.length > 0) throw wrong(describeIssues(issues))
@@ -89,16 +91,27 @@ function isRow(given: unknown): given is { readonly names: readonly unknown[]; r
   return isObject(given) && Array.isArray(given['names']) && Array.isArray(given['types'])
 }
 
-function rowSchema({ names, types }: { readonly names: readonly unknown[]; readonly types: readonly unknown[] }): JsonObject {
+function rowSchema({
+  names,
+  types,
+}: {
+  readonly names: readonly unknown[]
+  readonly types: readonly unknown[]
+}): JsonObject {
   if (names.length === 0 || names.length !== types.length)
-    throw wrong(`a row needs as many types as names, and at least one; got ${names.length} names and ${types.length} types`)
+    throw wrong(
+      `a row needs as many types as names, and at least one; got ${names.length} names and ${types.length} types`,
+    )
   const fields = names.map((name, i): [string, Json] => {
-    if (typeof name !== 'string' || name === '') throw wrong(`the name of a row's field must be a text, got ${excerpt(name)}`)
+    if (typeof name !== 'string' || name === '')
+      throw wrong(`the name of a row's field must be a text, got ${excerpt(name)}`)
     const type = types[i]
     if (isRow(type)) return [name, rowSchema(type)]
     const known = typeof type === 'string' ? rowTypes[type.toLowerCase().replace(/\(.*\)$/, '')] : undefined
     if (known === undefined)
-      throw wrong(`the type of the row's field ${excerpt(name)} must be one of string, integer, number, boolean, or a row, got ${excerpt(type)}`)
+      throw wrong(
+        `the type of the row's field ${excerpt(name)} must be one of string, integer, number, boolean, or a row, got ${excerpt(type)}`,
+      )
     return [name, { type: known }]
   })
   const properties = Object.fromEntries(fields)

@@ -18,7 +18,7 @@ import {
   type RetrySettings,
 } from './events.ts'
 import { findPrompt } from './find-prompt.ts'
-import { exportedFrom, ownModule } from './function-reference.ts'
+import { exportedFrom } from './function-reference.ts'
 import { checkLimits } from './model-limits.ts'
 import { readOutputSchema, type OutputSchema, type ReadSchema } from './output-schema.ts'
 import { isResourceDescriptor, type ResourceDescriptor } from './resource-descriptor.ts'
@@ -72,12 +72,13 @@ const place = '_react'
  */
 export class ReActAgent extends Agent {
   /** Makes a chat request of an input. */
-  static readonly start: Action = exportedFrom(ownModule, 'ReActAgent.start', start)
+  static readonly start: Action = exportedFrom('convoke', 'ReActAgent.start', start)
   /** Makes an output of the response. */
   static readonly stop: Action = exportedFrom(
-    ownModule,
+    'convoke',
     'ReActAgent.stop',
-    async (event: Parameters<Action>[0], context: RunnerContext) => stop(event as ChatResponseEvent, context, undefined),
+    async (event: Parameters<Action>[0], context: RunnerContext) =>
+      stop(event as ChatResponseEvent, context, undefined),
   )
 
   constructor(options: ReActAgentOptions) {

@@ -103,7 +103,6 @@ function valuesIn(text: string): { readonly values: { readonly value: Json }[]; 
   }
 }
 
-
 /** The failure of an answer that does not fit. `finishReason` is the endpoint's. */
 export function invalidOutput(issues: readonly Issue[], finishReason?: string): ConvokeError {
   const advice =

@@ -1,11 +1,7 @@
 /** The built-in action that looks for what is known. */
 import type { Json } from '../../base/json.ts'
 import type { Action } from '../context.ts'
-import {
-  ContextRetrievalRequestEvent,
-  ContextRetrievalResponseEvent,
-  type RetrievedDocument,
-} from '../events.ts'
+import { ContextRetrievalRequestEvent, ContextRetrievalResponseEvent, type RetrievedDocument } from '../events.ts'
 import { checkCount } from '../model-limits.ts'
 
 /** What the action hears. */
