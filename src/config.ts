@@ -559,7 +559,14 @@ function warnOfSecret(source: Source, path: Path, fromEnvironment: ReadonlyMap<s
 function checkModels(source: Source, { models = {} }: ConfigFile, fromEnvironment: ReadonlyMap<string, string>): void {
   for (const [name, { baseUrl, apiKey, headers = {} }] of Object.entries(models)) {
     const path = ['models', name]
-    if (checkUrl(source, [...path, 'baseUrl'], baseUrl)) {
+    if (
+      checkUrl(
+        source,
+        [...path, 'baseUrl'],
+        baseUrl,
+        'which is shown to people; credentials belong into apiKey or headers',
+      )
+    ) {
       const { protocol, hostname } = new URL(baseUrl)
       const hasSecrets = apiKey !== undefined || Object.keys(headers).length > 0
       if (hasSecrets && protocol === 'http:' && !isLoopback(hostname)) {
@@ -675,15 +682,17 @@ function maybeService({ peers = {}, mcpServers = {}, discovery }: ConfigFile, id
 
 type OAuthInFile = Extract<PeerOptions['auth'], { oauth2: unknown }>['oauth2']
 
+const notSent = 'which is not sent; credentials belong into auth'
+
 /** Whether it is one, without user and password, which would be sent to nobody and be seen by everybody. */
-function checkUrl(source: Source, path: Path, url: string): boolean {
+function checkUrl(source: Source, path: Path, url: string, why = notSent): boolean {
   if (!URL.canParse(url)) {
     source.add(path, `${showPath(path)} ${messageOf(schemaAt(path))}.`)
     return false
   }
   const { username, password } = new URL(url)
   if (username === '' && password === '') return true
-  source.add(path, `${showPath(path)} has a user or a password in it, which is not sent; credentials belong into auth.`)
+  source.add(path, `${showPath(path)} has a user or a password in it, ${why}.`)
   return false
 }
 

@@ -743,6 +743,7 @@ describe('convoke.schema.json', () => {
     description: true,
     version: true,
     card: true,
+    react: true,
     module: true,
   }
   const server: Record<keyof ServerOptions, true> = {
