@@ -53,9 +53,9 @@ function at(path: string): { module: string; export: string } {
 
 test('what decorators say runs in another process', async () => {
   const plan = AgentPlan.fromAgent(new agents.Reviews())
-  const { again, events, called, found } = await runElsewhere(plan, 4)
+  const { again, outputs, called, found } = await runElsewhere(plan, 4)
   expect(again).toEqual(plan.toJSON())
-  expect(events).toEqual([{ by: 'start', type: 'scored', payload: { score: 4 } }])
+  expect(outputs).toEqual([{ score: 4, least: 3 }])
   expect(called).toEqual({ notify: { told: 'tea', by: 'DHL' }, look_up: { product: 'tea', price: 5 } })
   expect(found).toEqual({ docs: '"found" tea', drafts: '"draft" tea' })
 })
@@ -67,8 +67,8 @@ test('a subclass inherits, and replaces by the same name', async () => {
   const tool = await resources.get('tool')?.get('notify')?.provide(resourceContext())
   expect(tool).toMatchObject({ name: 'notify', description: 'Tells the shop.' })
 
-  const { events, called } = await runElsewhere(AgentPlan.fromAgent(new agents.ShopReviews()), 4)
-  expect(events).toEqual([{ by: 'start', type: 'scored', payload: { score: 8 } }])
+  const { outputs, called } = await runElsewhere(AgentPlan.fromAgent(new agents.ShopReviews()), 4)
+  expect(outputs).toEqual([{ score: 8, least: 3 }])
   expect(called).toEqual({ notify: { told: 'shop tea', by: 'UPS' }, look_up: { product: 'tea', price: 5 } })
   // The base class is as it was.
   expect([...AgentPlan.fromAgent(new agents.Reviews()).actions.keys()].slice(0, 2)).toEqual(['start', 'judge'])

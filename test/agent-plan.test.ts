@@ -212,7 +212,7 @@ describe('resources', () => {
     [
       'a server that is not JSON',
       () => new Agent().addResource('x', { url: 'https://x', retry: () => 1 }, 'mcpServer'),
-      /The options of the MCP server "x" are no JSON at \/retry/,
+      /The options of the MCP server "x" are no JSON object at \/retry/,
     ],
     [
       'arguments that are not JSON',
@@ -302,12 +302,15 @@ describe('resources', () => {
     ['a class of no resource', new ResourceDescriptor(at('NoResource')), 'vectorStore', /makes no resources/],
   ])('that cannot be made fail without their reason: %s', async (_what, value, type, cause) => {
     const { resources } = new Agent().addResource('x', value, type)
-    const failure = await failureOf(() => resources.get(type)?.get('x')?.provide(resourceContext()))
+    const logged: object[] = []
+    const context = resourceContext(undefined, (details) => logged.push(details))
+    const failure = await failureOf(() => resources.get(type)?.get('x')?.provide(context))
     expect(failure).toMatchObject({
       code: 'resource_failed',
       message: `The resource "x" of type ${type} could not be made. The reason is in the log.`,
     })
     expect(failure.cause?.message).toMatch(cause)
+    expect(logged).toEqual([{ error: failure, resource: 'x', type }])
   })
 })
 
@@ -381,8 +384,8 @@ describe('a plan', () => {
 /** Everything that a plan can carry. */
 function portable(): Agent {
   return new Agent()
-    .addAction('start', InputEvent, fixture.start, { least: 3 })
-    .addAction('again', [InputEvent, 'other'], at('start'))
+    .addAction('start', InputEvent, fixture.start)
+    .addAction('end', ['started', 'other'], at('end'), { least: 3 })
     .addResource('add', fixture.add)
     .addResource('upper', fixture.upper)
     .addResource('greeting', Prompt.fromMessages([{ role: 'user', content: 'Hi {name}.' }]))
@@ -399,8 +402,8 @@ describe('a plan as JSON', () => {
     expect(JSON.parse(JSON.stringify(AgentPlan.fromAgent(portable())))).toEqual({
       convoke_plan: 1,
       actions: [
-        { name: 'start', events: ['input'], config: { least: 3 }, function: at('start') },
-        { name: 'again', events: ['input', 'other'], config: {}, function: at('start') },
+        { name: 'start', events: ['input'], config: {}, function: at('start') },
+        { name: 'end', events: ['started', 'other'], config: { least: 3 }, function: at('end') },
       ],
       resources: [
         {
@@ -441,14 +444,11 @@ describe('a plan as JSON', () => {
     }
   })
 
-  test('runs in another process', async () => {
+  test('runs in another process, in a runner', async () => {
     const plan = AgentPlan.fromAgent(portable())
-    const { again, events, called, found } = await runElsewhere(plan, 'tea')
+    const { again, outputs, called, found } = await runElsewhere(plan, 'tea')
     expect(again).toEqual(plan.toJSON())
-    expect(events).toEqual([
-      { by: 'start', type: 'started', payload: { value: 'tea', least: 3 } },
-      { by: 'again', type: 'started', payload: { value: 'tea' } },
-    ])
+    expect(outputs).toEqual([{ sum: 4, found: 'found tea', least: 3 }])
     expect(called).toEqual({ add: 5, upper: 'HI' })
     expect(found).toEqual({ notes: 'found tea', more: 'more tea', made: 'made tea' })
   })

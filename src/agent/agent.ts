@@ -5,7 +5,7 @@ import { excerpt } from '../tools/value.ts'
 import type { Action, RunnerContext } from './context.ts'
 import { notedOf, toolOfMember, type Noted } from './decorators.ts'
 import { typeOf, type EventKind, type EventOf } from './events.ts'
-import { isModuleReference, problemOfReference, referenceOf } from './function-reference.ts'
+import { isModuleReference, problemOfReference, referenceOf, toReference } from './function-reference.ts'
 import { ResourceSet, toPlanned, toPlannedMember, type ResourceMap } from './resource-provider.ts'
 import type { ModuleReference, ResourceType } from './resources.ts'
 
@@ -103,7 +103,7 @@ export class Agent {
     if (isModuleReference(func)) {
       const problem = problemOfReference(func)
       if (problem !== undefined) throw wrong(`The action ${shown}: ${problem}`)
-      this.#actions.set(name, { name, events, config: copy.value, func: undefined, reference: func })
+      this.#actions.set(name, { name, events, config: copy.value, func: undefined, reference: toReference(func) })
       return
     }
     if (typeof func !== 'function')

@@ -1,10 +1,16 @@
 // What a plan names: its functions and tools are found here by whichever process runs it.
-import { defineTool, exportedFrom, ToolBase } from 'convoke'
+import { AgentEvent, defineTool, exportedFrom, OutputEvent, ToolBase } from 'convoke'
 
-export function start(event, context) {
-  context.sendEvent({ type: 'started', payload: { value: event.payload.value, least: context.actionConfig.least } })
+export async function start(event, context) {
+  const sum = await context.tools.call('add', { a: event.value.length, b: 1 })
+  const [document] = await (await context.getResource('notes', 'vectorStore')).query(event.value)
+  context.sendEvent(new AgentEvent('started', { sum, found: document.content }))
 }
 exportedFrom(import.meta.url, start)
+
+export function end(event, context) {
+  context.sendEvent(new OutputEvent({ ...event.payload, least: context.actionConfig.least }))
+}
 
 export const add = exportedFrom(
   import.meta.url,

@@ -1,29 +1,27 @@
-// A process that knows nothing of an agent but the plan that comes in on stdin: it runs what hears the input, calls the
-// tools, asks the vector stores, and prints what came of it.
-import { AgentPlan, LocalToolRegistry } from 'convoke'
+// A process that knows nothing of an agent but the plan that comes in on stdin: it runs it with one input, calls its tools,
+// asks its vector stores, and prints what came of it.
+import { AgentPlan, AgentRunner, LocalToolRegistry } from 'convoke'
 import { text } from 'node:stream/consumers'
+import { createMemoryAgentStore } from '../../dist/store/agent-memory.js'
 
 const { plan: json, input } = JSON.parse(await text(process.stdin))
 const plan = AgentPlan.fromJSON(json)
-const log = { debug() {}, info() {}, warn() {}, error() {} }
+const log = { debug() {}, info() {}, warn() {}, error: console.error }
+
+const store = createMemoryAgentStore()
+const runner = new AgentRunner({ plan, store, log, openServers: async () => noServers })
+const noServers = {
+  tools: { list: () => [], get: () => undefined },
+  close: async () => {},
+}
+const { outputs } = await runner.run('key', input)
+await runner.close()
+
 const context = {
   log,
   baseDir: process.cwd(),
   getResource: (name, type) => plan.resources.get(type).get(name).provide(context),
 }
-
-const events = []
-for (const action of plan.actionsFor('input')) {
-  const run = await action.load()
-  await run(
-    { type: 'input', payload: { value: input }, value: input },
-    {
-      actionConfig: action.config,
-      sendEvent: ({ type, payload }) => events.push({ by: action.name, type, payload }),
-    },
-  )
-}
-
 const registry = new LocalToolRegistry()
 for (const provider of plan.resources.get('tool')?.values() ?? []) registry.register(await provider.provide(context))
 const called = {}
@@ -37,4 +35,4 @@ for (const [name, provider] of plan.resources.get('vectorStore') ?? []) {
   const [document] = await (await provider.provide(context)).query('tea')
   found[name] = document.content
 }
-process.stdout.write(JSON.stringify({ again: plan, events, called, found }))
+process.stdout.write(JSON.stringify({ again: plan, outputs, called, found }))

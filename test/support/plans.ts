@@ -9,8 +9,7 @@ import { fileURLToPath } from 'node:url'
 export interface Elsewhere {
   /** The plan, as the other process has it. */
   readonly again: unknown
-  /** What the actions that hear the input sent. */
-  readonly events: readonly unknown[]
+  readonly outputs: readonly unknown[]
   /** The results of all tools, by name. */
   readonly called: Readonly<Record<string, unknown>>
   /** What each vector store found. */
@@ -29,7 +28,10 @@ export async function runElsewhere(plan: AgentPlan, input: unknown): Promise<Els
 }
 
 /** For resources that need no others. */
-export function resourceContext(baseDir = process.cwd()): ResourceContext {
-  const log = { debug() {}, info() {}, warn() {}, error() {} }
+export function resourceContext(
+  baseDir = process.cwd(),
+  onError: (details: object) => void = () => {},
+): ResourceContext {
+  const log = { debug() {}, info() {}, warn() {}, error: (details: object | string) => onError(details as object) }
   return { log, baseDir, getResource: (name) => Promise.reject(new Error(`There is no resource ${name}.`)) }
 }

@@ -48,16 +48,19 @@ new Agent()
 
 // Types of resources are known.
 declare const echo: Tool
+new Agent().addResource('setup', new ResourceDescriptor(ChatModelSetup, { connection: 'local' }))
 new Agent().addResource('echo', echo).addResource('x', { url: 'https://x' }, 'mcpServer')
 // @ts-expect-error no such type
 new Agent().addResource('x', {}, 'model')
 // @ts-expect-error a text is no resource
 new Agent().addResource('x', 'text', 'prompt')
 new ResourceDescriptor(ChatModelSetup, { connection: 'local' })
+// @ts-expect-error the class wants others
+new ResourceDescriptor(ChatModelSetup, { connection: 5 })
 // @ts-expect-error no class of a resource
 new ResourceDescriptor(class {}, {})
 // @ts-expect-error arguments are JSON
-new ResourceDescriptor(ChatModelSetup, { at: new Date() })
+new ResourceDescriptor({ module: './a.js', export: 'A' }, { at: new Date() })
 
 // What is exported stays what it was.
 is<(a: number) => string>()(exportedFrom(import.meta.url, 'name', (a: number) => String(a)))
