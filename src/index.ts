@@ -45,7 +45,6 @@ export {
   type EventLogOptions,
 } from './agent/event-log.ts'
 export {
-  formatTrace,
   readTrace,
   toTree,
   type Trace,
@@ -54,7 +53,6 @@ export {
   type TraceEvent,
   type TraceFile,
   type TraceFilter,
-  type TracePaint,
   type TraceRecord,
 } from './agent/event-trace.ts'
 export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
@@ -63,6 +61,7 @@ export type { OutputSchema, RowType } from './agent/output-schema.ts'
 export { ReActAgent, type ReActAgentOptions } from './agent/react-agent.ts'
 export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
 export type {
+  AskAgentOptions,
   ChatAnswer,
   ChatDelta,
   ChatMessage,
@@ -80,6 +79,7 @@ export type {
 export { OpenAiConnection, type OpenAiConnectionOptions } from './agent/openai-connection.ts'
 export { OpenAiEmbeddingModel, type OpenAiEmbeddingOptions } from './agent/openai-embedding.ts'
 export { EmbeddedVectorStore, type EmbeddedVectorStoreOptions } from './agent/vector-store.ts'
+export { formatTrace, type TracePaint } from './agent/trace-text.ts'
 export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from './base/errors.ts'
 export type { Json, JsonObject } from './base/json.ts'
 export type { ToolCallRecord } from './base/trace.ts'

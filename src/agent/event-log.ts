@@ -14,11 +14,18 @@
 import { mkdir, open, rename, type FileHandle } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { ConvokeError } from '../base/errors.ts'
-import { setMember } from '../base/json.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
-import { isSecret, redacted, redactText } from '../base/secrets.ts'
 import { clip, excerpt } from '../tools/value.ts'
 import type { AgentEvent } from './events.ts'
+import {
+  cutPayload,
+  maxLineChars,
+  maxNameChars,
+  safeText,
+  shorten,
+  wholePayload,
+  type PayloadLimits,
+} from './log-payload.ts'
 
 /** One thing that happened. `cause` is which action said it, while it heard which event; the input has none. */
 export type EventLogEntry = { readonly runId: string; readonly key: string } & (
@@ -69,8 +76,6 @@ const defaultMaxBytes = 64 * 1_048_576
 const maxQueuedChars = 8 * 1_048_576
 /** How much of them is written at once. */
 const maxBatchBytes = 262_144
-/** Room for one line: a payload that is to be written whole, and is longer, is cut. */
-const maxLineChars = 1_048_576
 
 /** Opens the file. Throws `config` where that cannot be done, or an option makes no sense. */
 export async function openEventLog(options: EventLogOptions): Promise<EventLog> {
@@ -307,9 +312,6 @@ class FileLog implements EventLog {
   }
 }
 
-/** Of ids, keys and names. */
-const maxNameChars = 1_000
-
 let [lastMs, lastText] = [0, '']
 
 /** Many entries fall into one millisecond. */
@@ -325,77 +327,4 @@ function toLine(record: object): string {
 
 function shownError({ code, message }: ConvokeError): { code: string; message: string } {
   return { code, message: safeText(message, defaultPayloadChars) }
-}
-
-interface PayloadLimits {
-  /** Of one text. */
-  readonly maxText: number
-  readonly maxItems: number
-  readonly maxDepth: number
-  /** Of all values together, and the characters of their texts and names. */
-  readonly maxValues: number
-  readonly maxChars: number
-}
-
-function cutPayload(maxPayloadChars: number): PayloadLimits {
-  const maxText = Math.min(maxPayloadChars, maxLineChars / 64)
-  return { maxText, maxItems: 20, maxDepth: 12, maxValues: 500, maxChars: 4_000 + 8 * maxText }
-}
-
-const wholePayload: PayloadLimits = {
-  maxText: maxLineChars,
-  maxItems: Number.POSITIVE_INFINITY,
-  maxDepth: Number.POSITIVE_INFINITY,
-  maxValues: maxLineChars,
-  maxChars: maxLineChars,
-}
-
-/** A copy without secrets and within the limits; what is left out is counted where it stood. */
-function shorten(payload: unknown, limits: PayloadLimits): unknown {
-  let values = limits.maxValues
-  let chars = limits.maxChars
-  const walk = (value: unknown, depth: number): unknown => {
-    if (typeof value === 'string') {
-      const text = safeText(value, Math.max(0, Math.min(limits.maxText, chars)))
-      chars -= text.length
-      return text
-    }
-    if (typeof value !== 'object' || value === null) return value
-    if (depth >= limits.maxDepth) return '…'
-    if (Array.isArray(value)) {
-      const items: unknown[] = []
-      for (const item of value) {
-        if (items.length >= limits.maxItems || --values < 0 || chars < 0) break
-        items.push(walk(item, depth + 1))
-      }
-      if (items.length < value.length) items.push(`… ${value.length - items.length} more`)
-      return items
-    }
-    const copy: Record<string, unknown> = {}
-    const members = Object.entries(value)
-    let taken = 0
-    for (const [key, member] of members) {
-      if (--values < 0 || chars < 0) break
-      taken++
-      const name = clip(key, maxNameChars)
-      chars -= name.length
-      setMember(copy, name, isSecret(key, member) ? redacted : walk(member, depth + 1))
-    }
-    if (taken < members.length) copy['…'] = `… ${members.length - taken} more`
-    return copy
-  }
-  return walk(payload, 0)
-}
-
-/** A member of JSON that stands in a text, as the arguments of a model's calls do. A text that was cut may end in its value. */
-const memberInText = /"([^"\\]{1,64})"\s{0,8}:\s{0,8}"([^"\\]*(?:\\.[^"\\]*)*)(?:"|\\?$)/gs
-
-function safeText(text: string, maxLength: number): string {
-  const short = text.length > maxLength ? text.slice(0, maxLength) : text
-  let safe = redactText(short)
-  if (safe.includes('":') || safe.includes('" '))
-    safe = safe.replace(memberInText, (whole, key: string, value: string) =>
-      isSecret(key, value) ? `"${key}":"${redacted}"` : whole,
-    )
-  return short === text ? safe : `${safe}… ${text.length - maxLength} more characters`
 }
