@@ -1,13 +1,12 @@
 /** What answers a node's messages: the agent that its options or a module describe, made ready to run over its tool space. */
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { isAgent, type Agent } from './agent/agent.ts'
+import { Agent, isAgent } from './agent/agent.ts'
 import { ChatModelSetup } from './agent/chat-model-setup.ts'
 import { OpenAiConnection } from './agent/openai-connection.ts'
 import { AgentPlan } from './agent/plan.ts'
 import { Prompt } from './agent/prompt.ts'
 import { ReActAgent } from './agent/react-agent.ts'
-import { ResourceSet } from './agent/resource-provider.ts'
 import { AgentRunner } from './agent/runner.ts'
 import { readOutputSchema, readPrompt } from './agent-files.ts'
 import { ConvokeError } from './base/errors.ts'
@@ -153,19 +152,19 @@ export interface OpenAgentOptions {
  * resources, unless the agent has its own of that name. Throws `config` and `resource_failed`.
  */
 export async function openAgent({ agent, options, space, store, log, baseDir }: OpenAgentOptions): Promise<OpenAgent> {
-  const resources = new ResourceSet()
+  const around = new Agent()
   const connections: OpenAiConnection[] = []
   for (const [name, model] of Object.entries(options.models ?? {})) {
     const connection = connect(name, model, log)
     connections.push(connection)
-    resources.add(name, connection)
-    resources.add(name, new ChatModelSetup({ connection: name, ...retriesOf(model) }))
+    around.addResource(name, connection)
+    around.addResource(name, new ChatModelSetup({ connection: name, ...retriesOf(model) }))
   }
   const self = options.agent.id
   for (const peer of space.peers.ids) {
-    resources.add(peer, createRemoteAgent({ client: () => space.peers.get(peer), self, log }), 'remoteAgent')
+    around.addResource(peer, createRemoteAgent({ client: () => space.peers.get(peer), self, log }), 'remoteAgent')
   }
-  const plan = AgentPlan.fromAgent(agent, { resources: resources.byType, baseDir })
+  const plan = AgentPlan.fromAgent(agent, { resources: around.resources, baseDir })
   const runner = new AgentRunner({ plan, store, tools: space.tools, log, baseDir, orphans: 'fail' })
   const close = async (): Promise<void> => {
     await runner.close()
