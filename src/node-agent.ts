@@ -54,6 +54,7 @@ function among(name: string, known: Readonly<Record<string, unknown>>): string {
 /** Reads what answers messages: from the options, from a module, from the files of a ReAct agent. Throws `config`. */
 export async function readAnswering(options: NodeOptions, baseDir: string): Promise<Answering> {
   const { agent, onMessage } = options
+  if (isAgent(onMessage)) return { agent: onMessage }
   if (onMessage !== undefined) return { onMessage }
   if (agent.react !== undefined) return { agent: await createReact(agent.react, options, baseDir) }
   return agent.module === undefined ? {} : await loadModule(agent.module, baseDir)

@@ -1,4 +1,5 @@
 /** What a node is made from. The configuration file has the same shape; `config.ts` reads it into this. */
+import type { Agent } from './agent/agent.ts'
 import type { JsonObject } from './base/json.ts'
 import type { McpServerOptions } from './mcp/server-options.ts'
 import type { DiscoveryOptions } from './peers/discovery.ts'
@@ -252,8 +253,8 @@ export interface NodeOptions {
   readonly builtin?: BuiltinSettings
   /** Without it there are no skills, and none of the tools for them. */
   readonly skills?: SkillOptions
-  /** Answers messages that name no tool. */
-  readonly onMessage?: MessageHandler
+  /** Answers messages that name no tool: a handler, or an agent. */
+  readonly onMessage?: MessageHandler | Agent
   /** `silent`, `error`, `warn`, `info`, `debug`. Default: `warn` for `createNode`, `info` for `convoke serve`. */
   readonly logLevel?: 'silent' | 'error' | 'warn' | 'info' | 'debug'
   /** What relative paths start from. Default: the working directory; the file's folder for a configuration file. */
