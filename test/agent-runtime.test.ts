@@ -201,7 +201,9 @@ test('payloads are frozen copies', () => {
 
 test('the signal of a run stops it, and nothing of it is kept', async () => {
   const stopped = gate()
+  const begun = gate()
   const agent = agentOf(async (event, context) => {
+    begun.open()
     context.shortTermMemory.set('last', value(event))
     if (value(event) !== 'long') return context.sendEvent(new OutputEvent(context.shortTermMemory.toJSON()))
     await new Promise<void>((resolve) => context.signal.addEventListener('abort', () => resolve()))
@@ -214,6 +216,7 @@ test('the signal of a run stops it, and nothing of it is kept', async () => {
   const waiting = runner.run('a', 'waits', { signal: behind.signal })
   behind.abort(new ConvokeError('canceled', 'Never mind.'))
   expect((await failureOf(waiting)).message).toBe('Never mind.')
+  await begun.opened
   caller.abort(new ConvokeError('canceled', 'Enough.'))
   expect((await failureOf(long)).message).toBe('Enough.')
   await stopped.opened

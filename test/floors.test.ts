@@ -26,7 +26,7 @@ const homes: Record<string, string[]> = {
   express: ['server'],
   ajv: ['tools/schema.ts'],
   'ajv-formats': ['tools/schema.ts'],
-  'better-sqlite3': ['store/sqlite.ts'],
+  'better-sqlite3': ['store/sqlite.ts', 'store/sqlite-agents.ts'],
   commander: ['cli'],
   'eventsource-parser': ['base/event-stream.ts'],
   'ipaddr.js': ['base/address.ts'],

@@ -164,6 +164,25 @@ describe('a task that ended', () => {
     expect((JSON.parse(before) as Task).artifacts?.[0]?.parts).toEqual([{ text: 'a' }, { text: 'b' }, { text: 'c' }])
   })
 
+  test('is kept as long as what agents keep: the sweep clears conversations away, too', async () => {
+    const store = await memoryStore()
+    const tasks = runtime(store, chunks)
+    const { agents } = store
+    // More than the sweep takes in one go.
+    const keys = Array.from({ length: 250 }, (_, n) => `context-${n}`)
+    for (const key of [...keys, 'recent']) {
+      await agents.append('s', key, { id: 'm', event: '1' })
+      const now = key === 'recent' ? Date.now() : Date.now() - 2e9
+      const lease = await agents.lease('s', key, 'w', { now, leaseMs: 1000, limit: 1 })
+      if (lease) await agents.commit(lease, { mailId: 'm', now, state: '{}', outputs: ['1'], failure: null })
+      if (lease) await agents.release(lease)
+    }
+    await tasks.sweep()
+    for (const key of keys) expect(await agents.state('s', key)).toBeUndefined()
+    expect(await agents.state('s', 'recent')).toBe('{}')
+    expect(await agents.outputs('s', { after: 0, limit: 1000 })).toHaveLength(1)
+  })
+
   test('is one snapshot for a follower whose events were compacted away', async () => {
     const tasks = runtime(await memoryStore(), chunks)
     const sent = await tasks.send({ owner, message: message(), context: null }, undefined)

@@ -4,8 +4,8 @@ import { freezeJson, isObject, type JsonObject } from '../base/json.ts'
 import { excerpt } from '../tools/value.ts'
 import type { Action, RunnerContext } from './context.ts'
 import { notedOf, toolOfMember, type Noted } from './decorators.ts'
-import type { EventKind, EventOf } from './events.ts'
-import { isModuleReference, problemOfReference, referenceOf } from './function-reference.ts'
+import { typeOf, type EventKind, type EventOf } from './events.ts'
+import { isModuleReference, problemOfReference, referenceOf, toReference } from './function-reference.ts'
 import { ResourceSet, toPlanned, toPlannedMember, type ResourceMap } from './resource-provider.ts'
 import type { ModuleReference, ResourceType } from './resources.ts'
 
@@ -103,7 +103,7 @@ export class Agent {
     if (isModuleReference(func)) {
       const problem = problemOfReference(func)
       if (problem !== undefined) throw wrong(`The action ${shown}: ${problem}`)
-      this.#actions.set(name, { name, events, config: copy.value, func: undefined, reference: func })
+      this.#actions.set(name, { name, events, config: copy.value, func: undefined, reference: toReference(func) })
       return
     }
     if (typeof func !== 'function')
@@ -153,7 +153,7 @@ function toTypes(action: string, kinds: unknown): readonly string[] {
     throw wrong(`The action ${action} hears no events. Name at least one: an event class, or its type.`)
   const types = list.map((kind) => {
     const type: unknown =
-      (typeof kind === 'object' && kind !== null) || typeof kind === 'function' ? Reflect.get(kind, 'type') : kind
+      (typeof kind === 'object' && kind !== null) || typeof kind === 'function' ? typeOf(kind as EventKind) : kind
     if (typeof type === 'string' && type !== '') return type
     const what = typeof kind === 'function' && kind.name !== '' ? `the class ${kind.name}` : excerpt(kind)
     throw wrong(

@@ -11,7 +11,7 @@ import { createMemoryAgentStore } from '../store/agent-memory.ts'
 import type { AgentStore } from '../store/agent-store.ts'
 import { excerpt } from '../tools/value.ts'
 import type { OpenServers } from './agent-tools.ts'
-import { Agent, type AnyResource } from './agent.ts'
+import { Agent } from './agent.ts'
 import type { AgentConfiguration } from './configuration.ts'
 import type { AgentToolSpace } from './context.ts'
 import type { EventLog } from './event-log.ts'
@@ -91,7 +91,7 @@ export class ExecutionEnvironment {
   }
 
   /** A resource for all agents; an agent's own of the same type and name wins. As {@link Agent.addResource}. */
-  addResource(name: string, resource: AnyResource, type?: ResourceType): this {
+  addResource(name: string, resource: object, type?: ResourceType): this {
     this.#resources.addResource(name, resource, type)
     return this
   }
@@ -154,7 +154,7 @@ export class ExecutionEnvironment {
     const { maxInFlight = defaultMaxInFlight, log = silentLog, ...rest } = this.#options
     const { store = createMemoryAgentStore() } = rest
     const stage = this.#stages++
-    const plan = AgentPlan.fromAgent(agent, { resources: this.#resources })
+    const plan = AgentPlan.fromAgent(agent, { resources: this.#resources.resources })
     const scope = options.scope ?? (stage === 0 ? 'agent' : `agent-${stage + 1}`)
     const runner = new AgentRunner({ ...rest, plan, store, scope, log, maxWaiting: maxInFlight })
     try {

@@ -2,7 +2,7 @@
  * Functions by the place where they stand. A plan that goes to another process carries no code: it names modules and their
  * exports, and the other process loads them. Text is never evaluated.
  */
-import { existsSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -32,7 +32,7 @@ export function exportedFrom(module: string, ...rest: readonly [unknown, unknown
   const reference = { module, export: path as string }
   const problem = problemOfReference(reference)
   if (problem !== undefined) throw new ConvokeError('invalid_plan', `exportedFrom: ${problem}`)
-  references.set(value, Object.freeze(reference))
+  references.set(value, toReference(reference))
   return value
 }
 
@@ -67,6 +67,11 @@ export function isModuleReference(value: unknown): value is ModuleReference {
     typeof value['export'] === 'string' &&
     Object.keys(value).length === 2
   )
+}
+
+/** A frozen copy, so that nobody changes where a plan leads. */
+export function toReference({ module, export: path }: ModuleReference): ModuleReference {
+  return Object.freeze({ module, export: path })
 }
 
 const exportPath = /^[\p{ID_Start}$_][\p{ID_Continue}$]*(\.[\p{ID_Start}$_][\p{ID_Continue}$]*){0,7}$/u
@@ -131,9 +136,9 @@ export async function loadReference(reference: ModuleReference, options?: LoadOp
 export async function loadFunction(
   reference: ModuleReference,
   options?: LoadOptions,
-): Promise<(...args: never) => unknown> {
+): Promise<(...args: never[]) => unknown> {
   const value = await loadReference(reference, options)
-  if (typeof value === 'function' && !isClass(value)) return value as (...args: never) => unknown
+  if (typeof value === 'function' && !isClass(value)) return value as (...args: never[]) => unknown
   const found = isClass(value) ? 'a class' : excerpt(value)
   throw new ConvokeError(
     'invalid_plan',
@@ -185,7 +190,7 @@ function locate(module: string, baseDir: string): string {
   if (module === ownModule) return module
   const isFile = module.startsWith('file:')
   const path = isFile ? toPath(module) : resolve(baseDir, module)
-  if (existsSync(path)) return isFile ? module : pathToFileURL(path).href
+  if (statSync(path, { throwIfNoEntry: false })?.isFile() === true) return isFile ? module : pathToFileURL(path).href
   if (isFile || /^\.{0,2}\//.test(module))
     throw new ConvokeError('invalid_plan', `There is no module ${excerpt(module)}: no file ${path}.`)
   try {

@@ -43,6 +43,7 @@ const maxRemembered = 100
  */
 export class OpenAiConnection implements ChatModelConnection {
   static readonly resourceType = 'chatModelConnection'
+  static readonly module = 'convoke'
   readonly #endpoint: OpenAiEndpoint
   readonly #model: string | undefined
   readonly #parameters: JsonObject

@@ -20,6 +20,7 @@ const batchSize = 128
 /** Asks for {@link batchSize} texts at a time, one request after the other. Repeats nothing that failed. */
 export class OpenAiEmbeddingModel implements EmbeddingModel {
   static readonly resourceType = 'embeddingModel'
+  static readonly module = 'convoke'
   readonly #endpoint: OpenAiEndpoint
   readonly #model: string
   readonly #parameters: JsonObject

@@ -11,7 +11,13 @@ import { ChatRequestEvent, ContextRetrievalRequestEvent, ToolRequestEvent, ToolR
 import { loadFunction, type LoadOptions } from './function-reference.ts'
 import { planVersion, readPlan, type AgentPlanJson } from './plan-json.ts'
 import type { PlannedResource, ResourceMap } from './resource-provider.ts'
-import type { ModuleReference, ResourceContext, Resources, ResourceType } from './resources.ts'
+import {
+  resourceTypes,
+  type ModuleReference,
+  type ResourceContext,
+  type Resources,
+  type ResourceType,
+} from './resources.ts'
 
 export interface PlannedAction {
   readonly name: string
@@ -150,15 +156,13 @@ const builtIn: readonly BuiltIn[] = [
   },
 ]
 
-/** The agent's own first. */
+/** The agent's own first. The order of types is fixed, so that it says nothing of how an agent was written. */
 function merged(own: ResourceMap, others: ResourceMap | undefined): ResourceMap {
-  const all = new Map<ResourceType, Map<string, PlannedResource>>()
-  for (const resources of others === undefined ? [own] : [own, others]) {
-    for (const [type, ofType] of resources) {
-      let into = all.get(type)
-      if (into === undefined) all.set(type, (into = new Map<string, PlannedResource>()))
-      for (const [name, each] of ofType) if (!into.has(name)) into.set(name, each)
-    }
+  const all = new Map<ResourceType, ReadonlyMap<string, PlannedResource>>()
+  for (const type of resourceTypes) {
+    const ofType = new Map(own.get(type))
+    for (const [name, each] of others?.get(type) ?? []) if (!ofType.has(name)) ofType.set(name, each)
+    if (ofType.size > 0) all.set(type, ofType)
   }
   return all
 }

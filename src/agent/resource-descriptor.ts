@@ -2,7 +2,7 @@
 import { ConvokeError } from '../base/errors.ts'
 import { freezeJson, type Json } from '../base/json.ts'
 import { excerpt } from '../tools/value.ts'
-import { isModuleReference, problemOfReference, referenceOf } from './function-reference.ts'
+import { isModuleReference, problemOfReference, referenceOf, toReference } from './function-reference.ts'
 import {
   resourceTypes,
   type DescribedResource,
@@ -20,13 +20,14 @@ const brand = Symbol.for('convoke.resource-descriptor')
  * and closed with it (`close()` of the instance, where it has one). Throws `invalid_plan` for arguments that are not
  * JSON and for a class that is none of a resource.
  */
-export class ResourceDescriptor<Type extends ResourceType = ResourceType> {
+export class ResourceDescriptor<Type extends ResourceType = ResourceType, Arguments = unknown> {
   readonly clazz: ResourceClass<Type> | ModuleReference
   readonly arguments: Json
 
+  /** `args` default to `{}`. */
   constructor(clazz: ModuleReference, args?: Json)
-  constructor(clazz: ResourceClass<Type>, args?: Json)
-  constructor(clazz: ResourceClass<Type> | ModuleReference, args: Json = {}) {
+  constructor(clazz: ResourceClass<Type, Arguments>, args?: NoInfer<Arguments>)
+  constructor(clazz: ResourceClass<Type, Arguments> | ModuleReference, args: unknown = {}) {
     const problem = isModuleReference(clazz)
       ? problemOfReference(clazz)
       : typeOfClass(clazz) === undefined
@@ -39,7 +40,7 @@ export class ResourceDescriptor<Type extends ResourceType = ResourceType> {
         'invalid_plan',
         `The arguments of the resource ${excerptOf(clazz)} are no JSON${copy.at === '' ? '' : ` at ${copy.at}`}. Use text, finite numbers, true, false, null, lists and plain objects.`,
       )
-    this.clazz = clazz
+    this.clazz = isModuleReference(clazz) ? toReference(clazz) : clazz
     this.arguments = copy.value
   }
 

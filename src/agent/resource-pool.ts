@@ -1,8 +1,8 @@
 /** The resources of one runner: each made when first asked for, once, and closed at the end, the newest first. */
 import { ConvokeError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
-import { closest, excerpt } from '../tools/value.ts'
-import type { AgentPlan } from './plan.ts'
+import { clip, closest, excerpt } from '../tools/value.ts'
+import type { AgentPlan, ResourceProvider } from './plan.ts'
 import type { Resources, ResourceType } from './resources.ts'
 
 export interface ResourcePoolOptions {
@@ -11,9 +11,14 @@ export interface ResourcePoolOptions {
   readonly baseDir: string
 }
 
+interface Made {
+  readonly promise: Promise<Resources[ResourceType]>
+  readonly provider: ResourceProvider
+}
+
 export class ResourcePool {
   readonly #options: ResourcePoolOptions
-  readonly #made = new Map<string, Promise<unknown>>()
+  readonly #made = new Map<string, Made>()
   /** Which resources those that are being made wait for. */
   readonly #waits = new Map<string, Set<string>>()
   #isClosed = false
@@ -32,28 +37,24 @@ export class ResourcePool {
     this.#isClosed = true
     const made = [...this.#made].toReversed()
     this.#made.clear()
-    for (const [id, promise] of made) {
+    for (const [id, { promise, provider }] of made) {
       try {
-        const resource = (await promise.catch(() => undefined)) as { close?: unknown } | undefined
-        if (typeof resource?.close === 'function') await resource.close()
+        const resource = (await promise.catch(() => undefined)) as Resources[ResourceType] | undefined
+        // One that the agent was given is its owner's to close.
+        if (resource === undefined || !provider.owns(resource)) continue
+        if ('close' in resource && typeof resource.close === 'function') await resource.close()
       } catch (error) {
-        this.#options.log.warn({ resource: id, err: error }, 'A resource of an agent could not be closed.')
+        this.#options.log.warn({ resource: clip(id, 80), err: error }, 'A resource of an agent could not be closed.')
       }
     }
   }
 
   /** `from`: the resource that is being made and wants this one. */
   async #get<Type extends ResourceType>(name: string, type: Type, from: string | undefined): Promise<Resources[Type]> {
-    const id = `${type} ${excerpt(name)}`
+    const id = `${type} ${name}`
     if (from !== undefined) this.#wait(from, id)
     try {
-      let made = this.#made.get(id)
-      if (made === undefined) {
-        made = this.#make(name, type, id)
-        this.#made.set(id, made)
-        made.catch(() => this.#made.get(id) === made && this.#made.delete(id))
-      }
-      return (await made) as Resources[Type]
+      return (await (this.#made.get(id) ?? this.#make(name, type, id)).promise) as Resources[Type]
     } finally {
       if (from !== undefined) this.#waits.get(from)?.delete(id)
     }
@@ -63,7 +64,12 @@ export class ResourcePool {
   #wait(from: string, id: string): void {
     const seen = new Set([id])
     for (const each of seen) {
-      if (each === from) throw new ConvokeError('resource_failed', `The resources ${from} and ${id} want each other.`)
+      if (each === from) {
+        throw new ConvokeError(
+          'resource_failed',
+          `The resources ${clip(from, 80)} and ${clip(id, 80)} want each other.`,
+        )
+      }
       for (const next of this.#waits.get(each) ?? []) seen.add(next)
     }
     const waits = this.#waits.get(from)
@@ -71,12 +77,16 @@ export class ResourcePool {
     else waits.add(id)
   }
 
-  async #make(name: string, type: ResourceType, id: string): Promise<unknown> {
+  #make(name: string, type: ResourceType, id: string): Made {
     if (this.#isClosed) throw new ConvokeError('run_ended', 'The runner of this agent is closed.')
     const { plan, log, baseDir } = this.#options
     const provider = plan.resources.get(type)?.get(name)
     if (provider === undefined) throw this.#missing(name, type)
-    return await provider.provide({ log, baseDir, getResource: (other, of) => this.#get(other, of, id) })
+    const promise = provider.provide({ log, baseDir, getResource: (other, of) => this.#get(other, of, id) })
+    const made = { promise, provider }
+    this.#made.set(id, made)
+    promise.catch(() => this.#made.get(id) === made && this.#made.delete(id))
+    return made
   }
 
   #missing(name: string, type: ResourceType): ConvokeError {

@@ -1,13 +1,15 @@
 /** What an agent was given as a resource, made into what a plan keeps: how to make it, and its JSON. */
 import { ConvokeError } from '../base/errors.ts'
 import { freezeJson, isObject, type Json, type JsonObject } from '../base/json.ts'
+import { logFailureOnce } from '../base/logger.ts'
 import { isClass } from '../tools/function-source.ts'
 import { isDefinedTool } from '../tools/define.ts'
 import { isToolInstance, toolOfInstance } from '../tools/tool-base.ts'
-import { excerpt } from '../tools/value.ts'
+import { clip, excerpt } from '../tools/value.ts'
 import { ChatModelSetup } from './chat-model-setup.ts'
 import { toolOfMember } from './decorators.ts'
 import {
+  toReference,
   findReference,
   isModuleReference,
   loadReference,
@@ -49,14 +51,7 @@ export class ResourceSet {
     return this.#byType
   }
 
-  /**
-   * Adds what is a resource: an instance, a descriptor, a reference, a function that makes one. `type` is needed where the
-   * value does not say it. Throws `invalid_plan` for a name that its type has already, TypeError for what is no resource.
-   */
-  add(name: string, value: unknown, type?: ResourceType): void {
-    this.put(toPlanned(name, value, type))
-  }
-
+  /** Throws `invalid_plan` for a name that its type has already. */
   put(resource: PlannedResource): void {
     const { type, name } = resource
     let ofType = this.#byType.get(type)
@@ -94,7 +89,7 @@ export function toPlanned(
   if (isModuleReference(value)) {
     const problem = problemOfReference(value)
     if (problem !== undefined) throw new ConvokeError('invalid_plan', `The resource ${excerpt(name)}: ${problem}`)
-    return fromReference(type, name, value)
+    return fromReference(type, name, toReference(value))
   }
   if (typeof value === 'function' && !isClass(value))
     return fromFactory(type, name, value as (context: ResourceContext) => unknown, origin ?? referenceOf(value))
@@ -191,7 +186,10 @@ function namedTool(name: string, tool: Resources['tool']): Resources['tool'] {
 function toServer(name: string, options: object): JsonObject {
   const copy = freezeJson(options)
   if ('at' in copy)
-    throw new ConvokeError('invalid_plan', `The options of the MCP server ${excerpt(name)} are no JSON at ${copy.at}.`)
+    throw new ConvokeError(
+      'invalid_plan',
+      `The options of the MCP server ${excerpt(name)} are no JSON object${copy.at === '' ? '' : ` at ${copy.at}`}.`,
+    )
   const server = copy.value as JsonObject
   const hasPlace = ['command', 'url', 'serverUrl', 'httpUrl'].some((key) => typeof server[key] === 'string')
   if (hasPlace) return server
@@ -246,7 +244,7 @@ function fromDescriptor(type: ResourceType, name: string, descriptor: ResourceDe
     type,
     name,
     owns,
-    provide: (context) => providing(type, name, () => instantiate(type, name, descriptor, context)),
+    provide: (context) => providing(type, name, context, () => instantiate(type, name, descriptor, context)),
     toJSON() {
       try {
         return { type, name, descriptor: descriptor.toJSON() }
@@ -263,7 +261,7 @@ function fromReference(type: ResourceType, name: string, reference: ModuleRefere
     name,
     owns,
     provide: (context) =>
-      providing(type, name, async () => {
+      providing(type, name, context, async () => {
         const { value, parent, member } = await findReference(reference, { baseDir: context.baseDir })
         const tool = type === 'tool' ? toolOfMember(parent, member) : undefined
         if (tool !== undefined) return toResource(type, name, tool)
@@ -287,7 +285,7 @@ function fromFactory(
     name,
     owns,
     provide: (context) =>
-      providing(type, name, async () => {
+      providing(type, name, context, async () => {
         const resource = await materialize(type, name, await make(context), context)
         made.add(resource)
         return resource
@@ -343,16 +341,19 @@ async function instantiate(
 async function providing(
   type: ResourceType,
   name: string,
+  { log }: ResourceContext,
   make: () => Promise<Resources[ResourceType]>,
 ): Promise<Resources[ResourceType]> {
   try {
     return await make()
   } catch (cause) {
-    throw new ConvokeError(
+    const failure = new ConvokeError(
       'resource_failed',
       `The resource ${excerpt(name)} of type ${type} could not be made. The reason is in the log.`,
       { cause },
     )
+    logFailureOnce(log, failure, { resource: clip(name, 80), type }, 'A resource of an agent could not be made.')
+    throw failure
   }
 }
 

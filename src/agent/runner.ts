@@ -226,7 +226,10 @@ export class AgentRunner {
       for (;;) {
         lease = await this.#lease(key)
         const [mail] = lease.mail
-        if (mail === undefined) break
+        if (mail === undefined) {
+          await this.#answerLate(key, lane)
+          break
+        }
         const end = await this.#take(lease, mail, lane.waiting.get(mail.id))
         lane.waiting.delete(mail.id)
         end?.()
@@ -256,6 +259,17 @@ export class AgentRunner {
   #fail(lane: Lane, failure: ConvokeError): void {
     for (const waiting of lane.waiting.values()) waiting.reject(failure)
     lane.waiting.clear()
+  }
+
+  /** An empty mailbox, and somebody whose input was in it: another runner of this scope has run it. */
+  async #answerLate(key: string, lane: Lane): Promise<void> {
+    for (const waiting of [...lane.waiting.values()].filter(({ isReady }) => isReady)) {
+      const known = await this.#options.store.result(this.#scope, key, waiting.id)
+      lane.waiting.delete(waiting.id)
+      if (known === undefined)
+        waiting.reject(new ConvokeError('worker_lost', 'What came of the run is not known any more.'))
+      else replay(known, waiting.options).then(waiting.resolve, waiting.reject)
+    }
   }
 
   /** One input: run and committed. Returns how to tell whoever waits. Throws where the key cannot go on. */

@@ -38,6 +38,7 @@ const maxId = 1_000
  */
 export class EmbeddedVectorStore implements VectorStore {
   static readonly resourceType = 'vectorStore'
+  static readonly module = 'convoke'
   readonly #options: EmbeddedVectorStoreOptions
   readonly #context: Pick<ResourceContext, 'getResource' | 'baseDir'>
   readonly #path: string | undefined

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { Argument, Command, InvalidArgumentError, Option } from 'commander'
 import { addClientCommands } from './a2a/commands.ts'
 import { helpCommand } from './a2a/run.ts'
+import { registerAgent } from './agent/commands.ts'
 import { registerAuth } from './auth.ts'
 import type { Shell } from './completion.ts'
 import { CommandFailure } from './failure.ts'
@@ -54,6 +55,8 @@ Commands that talk to an agent also know 3 (not reachable), 4 (credentials) and 
   registerAuth(program)
   program.commandsGroup('Tools:')
   registerRemote(program)
+  program.commandsGroup('Agents:')
+  registerAgent(program)
   program.commandsGroup('Tool policy:')
   registerRules(program)
   program.commandsGroup('Shell:')

@@ -3,14 +3,26 @@
  * agent's memory, and what came out. `test/contract/agent-store.ts` is the suite that every adapter passes.
  *
  * The rules that every adapter keeps:
- * - Keys of one scope (an agent, a pipeline's stage) are told apart by scope and key; two scopes never see each other.
- * - Mail has a dense `seq` per key: 1, 2, 3, … and is consumed in that order. An id is taken once per key.
- * - A key belongs to one worker at a time. Each lease adds one to the key's `epoch`; whoever writes with an older one, or
- *   a lease that ran out and was taken by somebody else, gets code `conflict` and writes nothing.
+ * - Keys of one scope (an agent, a pipeline's stage) are told apart by scope and key; two scopes never see each other. Scopes
+ *   are few and never forgotten.
+ * - Scopes, keys and ids are any text without NUL and without half a surrogate pair, the empty text too; others are refused with
+ *   `invalid_params`, since databases refuse or bend them. No length is too long; adapters whose indexes have a limit hash.
+ *   Events, memory, outputs, failures and values of steps are opaque texts under the same rule, which `JSON.stringify` keeps.
+ * - Mail has a dense `seq` per key: 1, 2, 3, … and is consumed in that order. An id is taken once per key, for as long as the
+ *   mail waits or its result is kept. A key that was forgotten begins anew at 1.
+ * - A key belongs to one worker at a time. Each lease has a greater `epoch` than all leases of that key before it; whoever
+ *   writes with an older one, or with one that was given back, gets code `conflict` and writes nothing. A lease that ran out
+ *   may still write until somebody else has taken the key.
+ * - `now` is the caller's clock. Clocks that differ make a lost key wait longer or lose a living worker its key, but never
+ *   make two of them write: only `epoch` decides that.
  * - A commit is one step: memory, outputs and the consumed mail, or nothing of it.
- * - What a resolved promise acknowledges is durable and visible to the next read.
- * - A failure that may pass (full disk, lost connection) is a ConvokeError with code `unavailable`.
+ * - What a resolved promise acknowledges is durable and visible to the next read. Leases alone need not outlive the process,
+ *   where the process before is known to be dead.
+ * - A failure that may pass (full disk, lost connection) is a ConvokeError with code `unavailable`. Whether the write was made is
+ *   open then, and it may be sent again: an append finds its id, a step its own value; a commit that was made says `conflict`,
+ *   and `result` has it.
  */
+import { ConvokeError } from '../base/errors.ts'
 
 /** One event that waits for its key's turn. */
 export interface Mail {
@@ -41,7 +53,7 @@ export interface KeyLease {
   readonly state: string | null
   /** What is not consumed, oldest first, at most `limit`. */
   readonly mail: readonly Mail[]
-  /** The steps of the first mail so far, in the order in which they began. */
+  /** The steps of the first mail so far, in the order in which they began. Only the first mail can have any. */
   readonly steps: readonly StepRecord[]
 }
 
@@ -55,7 +67,11 @@ export interface MailResult {
 
 /** One output, as a reader of a whole scope gets it. */
 export interface OutputRow {
-  /** The reader's cursor: grows with each commit of the scope, in the order in which commits became visible. */
+  /**
+   * The reader's cursor, 1 or more, an output's own within its scope, never given twice. The outputs of a commit follow each
+   * other in their order. What becomes visible later has the greater place, so whoever goes on behind the last place it read
+   * misses nothing. Places may have gaps.
+   */
   readonly place: number
   readonly key: string
   readonly mailId: string
@@ -66,7 +82,9 @@ export interface OutputRow {
 export interface AgentStore {
   /**
    * Puts mail into a key's mailbox. An id that the key has seen writes nothing: `isNew` is false then, and `seq` that of the
-   * mail that is there, or was.
+   * mail that is there, or was. Needs no lease, and disturbs none.
+   * Throws `too_large` for mail that is larger than all that the store may hold, and `rate_limited` while the mail that waits
+   * leaves no room for it (in memory: nothing of that is ever dropped; it helps to wait until some is consumed).
    */
   append(
     scope: string,
@@ -75,8 +93,9 @@ export interface AgentStore {
   ): Promise<{ seq: number; isNew: boolean }>
 
   /**
-   * Takes a key, whether it has mail or not; undefined while another worker's lease runs. The worker's own lease is taken
-   * anew. `limit` is how much mail comes along, 1 or more.
+   * Takes a key, whether it has mail or not; undefined while another worker's lease runs: until `now` is greater than its
+   * `now + leaseMs`. The worker's own lease is taken anew, and what it had before is an older lease. `limit` is how much mail
+   * comes along, 1 or more.
    */
   lease(
     scope: string,
@@ -85,21 +104,28 @@ export interface AgentStore {
     options: { readonly now: number; readonly leaseMs: number; readonly limit: number },
   ): Promise<KeyLease | undefined>
 
-  /** Keys of the scope that have mail and that nobody holds at `now`, those that have waited the longest first. */
+  /**
+   * Keys of the scope that have mail and that nobody holds at `now`, those that have waited the longest first: since mail came
+   * to the empty mailbox, or since the mail before was consumed. So a key with much mail takes turns with the others.
+   */
   ready(scope: string, options: { readonly now: number; readonly limit: number }): Promise<string[]>
 
-  /** Prolongs all leases of the worker in this scope until `now + leaseMs`. */
+  /** Prolongs all leases of the worker in this scope until `now + leaseMs`, those too that ran out and that nobody has taken. */
   renew(scope: string, worker: string, options: { readonly now: number; readonly leaseMs: number }): Promise<void>
 
   /** Gives the key back. Nothing happens where it is somebody else's by now. */
   release(lease: KeyLease): Promise<void>
 
-  /** Writes a step of the first mail, over the one of the same id. Throws `conflict` when the lease is lost. */
+  /**
+   * Writes a step of the first mail, over the one of the same id, which keeps its place in the order. Throws `conflict` when
+   * the lease is lost, or `mailId` is not the first mail.
+   */
   saveStep(lease: KeyLease, mailId: string, step: StepRecord): Promise<void>
 
   /**
-   * Ends the first mail: it is consumed, its steps are gone, its result is kept. `state` undefined leaves the memory as it
-   * is. Throws `conflict` when the lease is lost, or `mailId` is not the first mail.
+   * Ends the first mail: it is consumed, its steps are gone, its result is kept; the event is not. `state` undefined leaves the
+   * memory as it is. The lease stays: its owner goes on with the next mail. Throws `conflict` when the lease is lost, or
+   * `mailId` is not the first mail. Never refused for want of room in memory.
    */
   commit(
     lease: KeyLease,
@@ -112,12 +138,37 @@ export interface AgentStore {
   /** The key's memory as JSON, without a lease: for whoever only looks. */
   state(scope: string, key: string): Promise<string | undefined>
 
-  /** Outputs of the scope behind `after` (0: from the beginning), by `place`, at most `limit`. */
+  /** Outputs of the scope behind `after` (0: from the beginning), by `place`, at most `limit`. They go with their results. */
   outputs(scope: string, options: { readonly after: number; readonly limit: number }): Promise<OutputRow[]>
 
   /**
-   * Forgets results of mail consumed before `before` (milliseconds since 1970), and keys that have no mail, no lease and no
-   * commit since; at most about `limit` rows. Returns how many rows went.
+   * Ends leases that ran out before `before` (milliseconds since 1970), and forgets results of mail consumed before it, oldest
+   * first, then keys that have no mail, no lease, and no commit since. At most `limit` results and keys together. Returns how
+   * many went: fewer than `limit` when nothing is left to go. Mail that waits never expires.
    */
   expire(before: number, limit: number): Promise<number>
+}
+
+const unfit = /[\0\p{Surrogate}]/u
+
+/** Throws `invalid_params` for a scope, key or id that not every database holds as it is. */
+export function assertName(what: 'scope' | 'key' | 'id', name: string): void {
+  if (!unfit.test(name)) return
+  throw new ConvokeError(
+    'invalid_params',
+    `${JSON.stringify(name.slice(0, 80))} cannot be the ${what} of an agent's mail: it holds NUL or half a surrogate pair.`,
+  )
+}
+
+/** What a writer is told whose lease is older than the key's newest, or was given back. */
+export function leaseLost(lease: KeyLease): ConvokeError {
+  return new ConvokeError('conflict', `Another worker took the key ${JSON.stringify(lease.key)} over.`)
+}
+
+/** What a writer is told whose mail is not the one whose turn it is. */
+export function notFirst(lease: KeyLease, mailId: string): ConvokeError {
+  return new ConvokeError(
+    'conflict',
+    `The mail ${JSON.stringify(mailId)} is not the first of the key ${JSON.stringify(lease.key)}; it may be consumed already.`,
+  )
 }

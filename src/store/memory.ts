@@ -1,6 +1,7 @@
 /** Tasks in plain Maps, gone with the process: for throw-away nodes, tests and benchmarks. */
 import { ConvokeError } from '../base/errors.ts'
 import { isTerminal } from '../protocol/a2a.ts'
+import { createMemoryAgentStore, type MemoryAgentStore } from './agent-memory.ts'
 import type { StoreOptions } from './open.ts'
 import type {
   Change,
@@ -53,7 +54,8 @@ interface Owner {
 /**
  * Opens an empty store. Running tasks stay until they finish; finished ones are dropped, first finished
  * first, once they take more than `maxBytes`: two bytes for each character of their texts and a little
- * for what holds them. The one that finished last always stays, so that its caller can read it.
+ * for what holds them. The one that finished last always stays, so that its caller can read it. What agents keep
+ * has `maxBytes` of its own.
  * Rows and events are handed out as they are kept and are never changed afterwards; do not change them either.
  */
 export function openMemoryStore(options: StoreOptions): Store {
@@ -62,6 +64,7 @@ export function openMemoryStore(options: StoreOptions): Store {
 
 class MemoryStore implements Store {
   readonly kind = 'memory'
+  readonly agents: MemoryAgentStore
   readonly #maxBytes: number
   readonly #tasks = new Map<string, Entry>()
   readonly #owners = new Map<string, Owner>()
@@ -81,6 +84,7 @@ class MemoryStore implements Store {
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes
+    this.agents = createMemoryAgentStore({ maxBytes })
   }
 
   async create(
@@ -356,6 +360,7 @@ class MemoryStore implements Store {
 
   async close(): Promise<void> {
     this.#closed = true
+    this.agents.close()
     this.#tasks.clear()
     this.#owners.clear()
     this.#held.clear()

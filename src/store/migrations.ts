@@ -74,4 +74,75 @@ export const sqliteSteps: readonly string[] = [
   CREATE TABLE health (checks INTEGER NOT NULL) STRICT;
   INSERT INTO health VALUES (0);
   `,
+  /*
+   * What agents keep. Scopes, keys and mail have short names (`num`) too. A lease is not here: the process has it.
+   *
+   * agent_opens: how many processes have written here. Numbers that must grow over the life of the database begin
+   * behind opens << 32 in each process: the epochs of leases, and agent_keys.waiting.
+   *
+   * agent_keys.waiting: the key's place among those that wait; null while it has no mail. active_at: the latest
+   * time of its commits. Memory may be large and stands by itself, so that mail does not rewrite it.
+   *
+   * agent_mail.num grows in the order of arrival. Mail that was consumed stays as its result: without event, with
+   * the number of its outputs and the place of the first.
+   *
+   * agent_outputs.place is scope << 40 | the place that readers know.
+   */
+  `
+  CREATE TABLE agent_opens (opens INTEGER NOT NULL) STRICT;
+  INSERT INTO agent_opens VALUES (0);
+
+  CREATE TABLE agent_scopes (
+    num INTEGER PRIMARY KEY,
+    scope TEXT NOT NULL UNIQUE,
+    last_place INTEGER NOT NULL
+  ) STRICT;
+
+  CREATE TABLE agent_keys (
+    num INTEGER PRIMARY KEY,
+    scope INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    last_seq INTEGER NOT NULL,
+    waiting INTEGER,
+    active_at INTEGER NOT NULL,
+    UNIQUE (scope, key)
+  ) STRICT;
+  CREATE INDEX agent_keys_ready ON agent_keys (scope, waiting) WHERE waiting IS NOT NULL;
+  CREATE INDEX agent_keys_idle ON agent_keys (active_at) WHERE waiting IS NULL;
+
+  CREATE TABLE agent_states (
+    key INTEGER PRIMARY KEY,
+    state TEXT NOT NULL
+  ) STRICT;
+
+  CREATE TABLE agent_mail (
+    num INTEGER PRIMARY KEY,
+    key INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    event TEXT,
+    consumed_at INTEGER,
+    failure TEXT,
+    place INTEGER,
+    outputs INTEGER,
+    UNIQUE (key, id)
+  ) STRICT;
+  CREATE INDEX agent_mail_waiting ON agent_mail (key) WHERE consumed_at IS NULL;
+  CREATE INDEX agent_mail_consumed ON agent_mail (consumed_at) WHERE consumed_at IS NOT NULL;
+
+  CREATE TABLE agent_steps (
+    num INTEGER PRIMARY KEY,
+    mail INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    state TEXT NOT NULL,
+    value TEXT,
+    UNIQUE (mail, id)
+  ) STRICT;
+
+  CREATE TABLE agent_outputs (
+    place INTEGER PRIMARY KEY,
+    mail INTEGER NOT NULL,
+    output TEXT NOT NULL
+  ) STRICT;
+  `,
 ]

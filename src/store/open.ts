@@ -5,7 +5,10 @@ import type { Store } from './store.ts'
 export interface StoreOptions {
   /** `:memory:`, or `sqlite:PATH` (a path relative to the working directory, or absolute). */
   readonly url: string
-  /** Most bytes that finished tasks may take in memory (`:memory:`), or the database file on disk. Default: 64 MiB in memory, no limit on disk. */
+  /**
+   * Most bytes that finished tasks may take in memory (`:memory:`), and as many again what agents keep; or the database file on
+   * disk. Default: 64 MiB in memory, no limit on disk.
+   */
   readonly maxBytes?: number
 }
 

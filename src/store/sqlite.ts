@@ -7,8 +7,10 @@ import { dirname, resolve } from 'node:path'
 import Database from 'better-sqlite3'
 import { ConvokeError } from '../base/errors.ts'
 import { isTerminal } from '../protocol/a2a.ts'
+import type { AgentStore } from './agent-store.ts'
 import { sqliteSteps } from './migrations.ts'
 import type { StoreOptions } from './open.ts'
+import { createSqliteAgentStore } from './sqlite-agents.ts'
 import type {
   Change,
   EventRecord,
@@ -89,6 +91,7 @@ function migrate(db: Database.Database, path: string): void {
 
 class SqliteStore implements Store {
   readonly kind = 'sqlite'
+  readonly agents: AgentStore
   readonly #db: Database.Database
   readonly #sql: Statements
   readonly #group: GroupCommit
@@ -100,6 +103,10 @@ class SqliteStore implements Store {
     this.#db = db
     this.#sql = prepare(db)
     this.#group = new GroupCommit(db, (error) => cannotWrite(error, maxBytes))
+    this.agents = createSqliteAgentStore(db, {
+      read: (query) => this.#read(query),
+      write: (job) => this.#write(job),
+    })
   }
 
   create(

@@ -14,6 +14,7 @@
  */
 import { ConvokeError } from '../base/errors.ts'
 import { isTerminal } from '../protocol/a2a.ts'
+import type { AgentStore } from './agent-store.ts'
 
 /** One event of a task: `text` is a complete A2A 1.0 `StreamResponse` as JSON on one line. */
 export interface EventRecord {
@@ -130,6 +131,9 @@ export interface PushRow {
 export interface Store {
   /** Which adapter this is, for people: `memory`, `sqlite`, `postgres`. */
   readonly kind: string
+
+  /** What agents keep: mail, memory, outputs. Opened and closed with this store, over the same connection. */
+  readonly agents: AgentStore
 
   /**
    * Creates a task with its first events and status in one step. A second create with the same owner and

@@ -373,7 +373,9 @@ export class TaskRuntime<Context> {
       if (run.askedAt !== undefined && run.askedAt < now - this.#options.retentionMs) run.stop(late)
     }
     try {
-      while ((await this.#store.expire(now - this.#options.retentionMs, step)) === step) await nextTurn()
+      const before = now - this.#options.retentionMs
+      while ((await this.#store.expire(before, step)) === step) await nextTurn()
+      while ((await this.#store.agents.expire(before, step)) === step) await nextTurn()
       for (;;) {
         const ids = await this.#store.compactable(now - this.#options.compactAfterMs, step)
         for (const id of ids) await this.#store.compact(id, await this.#foldStored(id))
@@ -381,7 +383,10 @@ export class TaskRuntime<Context> {
         await nextTurn()
       }
     } catch (error) {
-      this.#options.log.warn({ error }, 'Old tasks could not be cleared away; trying again in a minute.')
+      this.#options.log.warn(
+        { error },
+        'Old tasks and conversations could not be cleared away; trying again in a minute.',
+      )
     }
   }
 
