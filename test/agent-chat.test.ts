@@ -472,7 +472,7 @@ test('an answer that does not fit fails the run with what is wrong', async () =>
     ['{"score": 5', 'its end is missing'],
     ['', 'is empty'],
     [`${'['.repeat(100_000)}`, 'its end is missing'],
-    [`{"score": ${'['.repeat(300)}${']'.repeat(300)}}`, 'must be JSON'],
+    [`{"score": ${'['.repeat(300)}${']'.repeat(300)}}`, 'deeper than 200'],
   ]
   for (const [answer, words] of cases) {
     const chat = await startChat([answer], { request: { outputSchema: scored } })

@@ -1,6 +1,6 @@
 /** A model's answer as the JSON that it was asked for. */
 import { ConvokeError, type Issue } from '../base/errors.ts'
-import { parseJson, type Json, type JsonObject } from '../base/json.ts'
+import { maxJsonDepth, parseJson, type Json, type JsonObject } from '../base/json.ts'
 import { describeIssues } from '../tools/issues.ts'
 import { findJsonBreak } from '../tools/model-call.ts'
 import { compile, type Validator } from '../tools/schema.ts'
@@ -56,6 +56,7 @@ function findValue(answer: string): ReadOutput {
   if (only !== undefined && !isCut) return only
   if (values.length > 1) return wrong(`must be one JSON value, and holds ${values.length} of them`)
   if (answer.trim() === '') return wrong('must be JSON, and is empty')
+  if (isJson(answer)) return wrong(`nests deeper than ${maxJsonDepth} levels`)
   return wrong(isCut ? 'is not complete JSON: its end is missing' : 'must be JSON, and is none')
 }
 
@@ -73,6 +74,15 @@ function tryParse(text: string): { readonly value: Json } | undefined {
   } catch {
     // Whatever is wrong with it, it is no JSON value for us.
     return undefined
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
   }
 }
 

@@ -15,7 +15,6 @@ import {
   type AgentRunnerOptions,
   type Json,
   type JsonObject,
-  type Logger,
   type RunEvent,
   type RunOptions,
   type Tool,
@@ -136,7 +135,7 @@ export function said(request: { readonly body: { readonly messages: readonly obj
 }
 
 /** A log whose lines a test can read. */
-export function readableLog(): Logger & { readonly lines: string[] } {
+export function readableLog(): NonNullable<AgentRunnerOptions['log']> & { readonly lines: string[] } {
   const lines: string[] = []
   const write = (details: object | string, message?: string): void => {
     lines.push(message ?? String(details))

@@ -25,7 +25,7 @@ import {
   type Limits,
 } from '../model-limits.ts'
 import { askModel, type KeptAnswer } from '../model-request.ts'
-import { definitionsOf, handleOf, modelTools, promptsOf, type ModelTools } from '../model-tools.ts'
+import { handleOf, modelTools, type ModelTools } from '../model-tools.ts'
 import { complaint, invalidOutput, readOutput } from '../structured-output.ts'
 
 /** What the action hears. */
@@ -116,7 +116,7 @@ class Conversation {
     const { setup, connection } = this.#wiring
     const { id, request, state } = this.#exchange
     const streamTo = request.stream === true && request.outputSchema === undefined ? id : undefined
-    const definitions = definitionsOf(tools)
+    const { definitions } = tools
     const asked: ChatRequest = {
       messages: this.#messages(tools),
       ...(setup.model === undefined ? {} : { model: setup.model }),
@@ -175,7 +175,7 @@ class Conversation {
   #messages(tools: ModelTools): ChatMessage[] {
     const { request, messages, state } = this.#exchange
     const { prompt } = this.#wiring
-    const prompts = promptsOf(tools)
+    const { prompts } = tools
     const begin = messages.findIndex(({ role }) => role !== 'system')
     const leading = begin === -1 ? messages : messages.slice(0, begin)
     const systems = [...prompt.filter(({ role }) => role === 'system'), ...leading].map(({ content }) => content)
