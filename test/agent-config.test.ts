@@ -1,10 +1,9 @@
 /** The part of a configuration that is about models and the agent. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ConvokeError, createNode, loadConfig, type ModelOptions, type NodeOptions, type ReactOptions } from 'convoke'
-import { readFile } from 'node:fs/promises'
 
 let folder: string
 beforeAll(async () => {

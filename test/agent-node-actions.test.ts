@@ -9,7 +9,6 @@ import {
   defineTool,
   InputEvent,
   OutputEvent,
-  type Action,
   type ActionFor,
   type Json,
   type Memory,
@@ -69,7 +68,7 @@ describe('what actions put out', () => {
   test('is what a model was asked for, by the name that the configuration gives it', async () => {
     const model = await startModelServer([['Hel', 'lo.']])
     const agent = run(({ value }, context) => {
-      const messages = [{ role: 'user' as const, content: String(value as string) }]
+      const messages = [{ role: 'user' as const, content: JSON.stringify(value) }]
       context.sendEvent(new ChatRequestEvent({ model: 'local', messages, stream: true }))
     }).addAction('end', [ChatResponseEvent], ({ payload }, context) =>
       context.sendEvent(new OutputEvent(payload.response.content)),
@@ -182,10 +181,10 @@ describe('what actions work with', () => {
 })
 
 describe('other agents', () => {
-  async function startPair(onMessage: MessageHandler, action: Action): Promise<Node> {
+  async function startPair(onMessage: MessageHandler, action: ActionFor<typeof InputEvent>): Promise<Node> {
     const bob = await startNode({ agent: { id: 'bob' }, onMessage })
     return await startNode({
-      onMessage: new Agent().addAction('answer', [InputEvent], action as never),
+      onMessage: run(action),
       peers: { bob: { url: bob.url } },
     })
   }

@@ -1,7 +1,7 @@
 /** A node whose messages go to an agent: its model calls tools here, on MCP servers and on peers, and all of it is one task. */
 import {
   connectPeer,
-  ConvokeError,
+  type ConvokeError,
   defineTool,
   type Json,
   type JsonObject,
@@ -17,7 +17,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { clients, read } from './support/clients.ts'
-import { cleanup, deferred, startNode, temporaryFolder, until, within } from './support/lifetime.ts'
+import { cleanup, deferred, startNode, temporaryFolder, within } from './support/lifetime.ts'
 import { stdioServer } from './support/mcp-servers.ts'
 import {
   startModelServer,
@@ -82,7 +82,7 @@ const piecesOf = (events: readonly StreamEvent[]): string[] =>
 const progressOf = (events: readonly StreamEvent[]): JsonObject[] =>
   events.flatMap(({ data }) => {
     const progress = data.statusUpdate?.metadata?.['_tool_progress']
-    return progress === undefined ? [] : [progress as JsonObject]
+    return typeof progress === 'object' && progress !== null && !Array.isArray(progress) ? [progress] : []
   })
 
 interface Talking {
@@ -104,8 +104,8 @@ async function talk(
   return { node, model }
 }
 
-const tool = (name: string, run: Tool['run'] | ((params: JsonObject) => Json | Promise<Json>)): Tool =>
-  defineTool({ name, description: `The tool ${name}.`, input: { type: 'object' }, run: run as never })
+const tool = (name: string, run: (params: JsonObject) => Json | Promise<Json>): Tool =>
+  defineTool({ name, description: `The tool ${name}.`, input: { type: 'object' }, run })
 
 describe('a message that names no tool', () => {
   test('is answered by the model, token by token', async () => {
@@ -500,5 +500,54 @@ describe('a failure ends the task with its own code, and says what to do', () =>
     ['the model takes too long', 'time_limit', false, () => failure([{ silent: true }], { react: { timeoutMs: 100 } })],
   ])('when %s: %s', async (_what, code, retryable, run) => {
     expect(await run()).toMatchObject({ code, retryable })
+  })
+})
+
+describe('an agent among agents', () => {
+  test('is asked by the model of another, in one conversation', async () => {
+    const told: string[][] = []
+    const bobsModel = await startModelServer((request, index) => {
+      told.push(request.body.messages.flatMap(({ role, content }) => (role === 'user' ? [content ?? ''] : [])))
+      return `Bob says ${index}.`
+    })
+    const bob = await startNode({
+      agent: { id: 'bob', react: { model: 'local' } },
+      models: { local: { baseUrl: bobsModel.url, model: 'scripted' } },
+    })
+    const { node } = await talk(
+      (request, index) =>
+        index % 2 === 0
+          ? [call(request, 'ask_bob', { message: `Question ${index}` })]
+          : `So: ${answers(request).at(-1)}`,
+      { peers: { bob: { url: bob.url } }, react: { tools: [], agents: ['bob'] } },
+    )
+    expect(textOf(await send(node.url, say('Ask Bob.', { contextId: 'talk' })))).toBe('So: Bob says 0.')
+    expect(textOf(await send(node.url, say('Ask again.', { contextId: 'talk' })))).toBe('So: Bob says 1.')
+    await send(node.url, say('Ask once more.', { contextId: 'other' }))
+    expect(told).toEqual([['Question 0'], ['Question 0', 'Question 2'], ['Question 4']])
+  })
+
+  test('is told by the tool that it goes round', async () => {
+    const asks =
+      (whom: string): ModelScript =>
+      (request) =>
+        answers(request).length === 0
+          ? [call(request, `ask_${whom}`, { message: 'You?' })]
+          : String(answers(request).at(-1))
+    const alicesModel = await startModelServer(asks('bob'))
+    const bobsModel = await startModelServer(asks('alice'))
+    const agentOf = (id: string, other: string, baseUrl: string, url: string): Promise<Node> =>
+      startNode({
+        agent: { id, react: { model: 'local', tools: [], agents: [other] } },
+        models: { local: { baseUrl, model: 'scripted' } },
+        peers: { [other]: { url } },
+      })
+    const alice = await agentOf('alice', 'bob', alicesModel.url, 'http://127.0.0.1:1')
+    const bob = await agentOf('bob', 'alice', bobsModel.url, alice.url)
+    await alice.peers.remove('bob')
+    alice.peers.add('bob', { url: bob.url })
+    const task = await send(alice.url, say('Go.'))
+    expect(task.status.state).toBe('TASK_STATE_COMPLETED')
+    expect(textOf(task)).toContain('circles')
   })
 })

@@ -173,8 +173,8 @@ describe('a remote agent', () => {
   })
 
   test('may ask who asks it', async () => {
-    const bob = await agentOf(async function* (_message, { ask }) {
-      const city = await ask({
+    const bob = await agentOf(async function* (_message, context) {
+      const city = await context.ask({
         message: 'Where?',
         schema: { type: 'object', properties: { city: { type: 'string' } } },
       })
