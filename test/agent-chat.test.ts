@@ -591,3 +591,22 @@ test('the first words leave as soon as they come', async () => {
   controller.abort()
   await asked
 })
+
+test('a request holds a megabyte and more of what its tools answer', async () => {
+  const page = defineTool({
+    name: 'page',
+    description: 'A page of a long book.',
+    input: { type: 'object', properties: { n: { type: 'number' } } },
+    run: ({ n }) => String(n).repeat(30_000),
+  })
+  const chat = await startChat(
+    (_request, index) =>
+      index === 8
+        ? 'Read.'
+        : Array.from({ length: 8 }, (_, i) => ({ call: { name: 'page', arguments: { n: index * 8 + i } } })),
+    { tools: [page] },
+  )
+  const { messages, rounds } = await chat.ask('Read it all.')
+  expect(rounds).toBe(9)
+  expect(JSON.stringify(messages).length).toBeGreaterThan(1_200_000)
+})

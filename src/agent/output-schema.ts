@@ -37,7 +37,7 @@ export function readOutputSchema(given: unknown): ReadSchema {
   const { value: schema } = copy
   const issues = checkSchema(schema)
   if (issues.length > 0) throw wrong(describeIssues(issues))
-  return { schema: schema as JsonObject }
+  return { schema }
 }
 
 function wrong(what: string): TypeError {

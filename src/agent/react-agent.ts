@@ -21,7 +21,7 @@ import { findPrompt } from './find-prompt.ts'
 import { exportedFrom } from './function-reference.ts'
 import { checkLimits } from './model-limits.ts'
 import { readOutputSchema, type OutputSchema, type ReadSchema } from './output-schema.ts'
-import { isResourceDescriptor, type ResourceDescriptor } from './resource-descriptor.ts'
+import type { ResourceDescriptor } from './resource-descriptor.ts'
 import type { Resources } from './resources.ts'
 import { complaint, invalidOutput, schemaPrompt } from './structured-output.ts'
 
@@ -163,7 +163,7 @@ async function toMessages(value: Json, prompt: string | undefined, context: Runn
     )
   }
   const template = await findPrompt(prompt, context)
-  const variables = isObject(value) ? { input: text, ...(value as JsonObject) } : { input: text }
+  const variables = isObject(value) ? { input: text, ...value } : { input: text }
   // A prompt that comes out the same whatever the input is says who the model is, not what is asked.
   if (template.formatString(variables) === template.formatString({})) return [...template.formatMessages({}), asUser]
   return template.formatMessages(variables, 'user')

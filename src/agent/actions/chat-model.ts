@@ -4,6 +4,7 @@ import type { Json } from '../../base/json.ts'
 import { estimateTokens } from '../../tools/definitions/select.ts'
 import { excerpt } from '../../tools/value.ts'
 import type {
+  ChatAnswer,
   ChatMessage,
   ChatModelConnection,
   ChatModelSetupOptions,
@@ -13,7 +14,7 @@ import type {
 import { Exchange } from '../chat-exchange.ts'
 import type { Action, RunnerContext } from '../context.ts'
 import { isOfTheModel, readStrategy, tellIgnored, type Strategy } from '../error-strategy.ts'
-import { ChatRequestEvent, ChatResponseEvent, ToolRequestEvent, ToolResponseEvent } from '../events.ts'
+import { type ChatRequestEvent, ChatResponseEvent, ToolRequestEvent, ToolResponseEvent } from '../events.ts'
 import { findPrompt } from '../find-prompt.ts'
 import {
   readLimits,
@@ -24,12 +25,9 @@ import {
   untilDeadline,
   type Limits,
 } from '../model-limits.ts'
-import { askModel, type KeptAnswer } from '../model-request.ts'
+import { askModel } from '../model-request.ts'
 import { handleOf, modelTools, type ModelTools } from '../model-tools.ts'
 import { complaint, invalidOutput, readOutput } from '../structured-output.ts'
-
-/** What the action hears. */
-export const chatModelEvents: readonly string[] = [ChatRequestEvent.type, ToolResponseEvent.type]
 
 /** How many rounds in a row may call nothing but tools that do not exist, or be the same, before the request fails. */
 const maxFruitless = 3
@@ -112,7 +110,7 @@ class Conversation {
     return modelTools(this.#context.tools, tools, this.#context.log)
   }
 
-  async #ask(tools: ModelTools): Promise<KeptAnswer> {
+  async #ask(tools: ModelTools): Promise<ChatAnswer> {
     const { setup, connection } = this.#wiring
     const { id, request, state } = this.#exchange
     const streamTo = request.stream === true && request.outputSchema === undefined ? id : undefined
@@ -145,7 +143,7 @@ class Conversation {
       }
     }
     const kept = await this.#context.durableExecute(`round-${state.rounds + 1}`, ask, { repeatable: true })
-    const answer = kept as unknown as KeptAnswer
+    const answer = kept as unknown as ChatAnswer
     // Known from before the process died: whoever looks on now has not heard it yet.
     if (!isNew && streamTo !== undefined && answer.message.toolCalls === undefined)
       await this.#context.tell({ type: 'text', requestId: streamTo, text: answer.message.content })
@@ -153,7 +151,7 @@ class Conversation {
     return answer
   }
 
-  #count({ usage, message }: KeptAnswer, asked: ChatRequest): void {
+  #count({ usage, message }: ChatAnswer, asked: ChatRequest): void {
     const { state } = this.#exchange
     state.rounds++
     state.tokens +=
@@ -216,7 +214,7 @@ class Conversation {
   }
 
   /** Whether the answer is the last word; else it went back to the model. */
-  #respond({ message, finishReason }: KeptAnswer): boolean {
+  #respond({ message, finishReason }: ChatAnswer): boolean {
     const { id, request, state } = this.#exchange
     const read = request.outputSchema === undefined ? undefined : readOutput(message.content, request.outputSchema)
     if (read !== undefined && 'issues' in read) {
