@@ -23,7 +23,7 @@ import { checkLimits } from './model-limits.ts'
 import { readOutputSchema, type OutputSchema, type ReadSchema } from './output-schema.ts'
 import type { ResourceDescriptor } from './resource-descriptor.ts'
 import type { Resources } from './resources.ts'
-import { complaint, invalidOutput, schemaPrompt } from './structured-output.ts'
+import { complaint, invalidOutput } from './structured-output.ts'
 
 export interface ReActAgentOptions {
   /** The chat model setup: its options, a descriptor of it, or the name of a resource. */
@@ -136,7 +136,6 @@ async function start(event: Parameters<Action>[0], context: RunnerContext): Prom
   const begin = at === -1 ? asked.length : at
   const before = [
     ...asked.slice(0, begin),
-    ...(outputSchema === undefined ? [] : [{ role: 'system' as const, content: schemaPrompt(outputSchema) }]),
     ...(conversation === undefined ? [] : recall(context.shortTermMemory, conversation)),
   ]
   request(context.stableId('request'), { begin: before.length, invalid: 0 }, context, {
