@@ -214,6 +214,29 @@ describe('the event log', () => {
     expect(numbers.length).toBeLessThan(count)
   })
 
+  test('stays within its size when the old file cannot be put away, tells the log once, and goes on when it can', async () => {
+    const warnings: unknown[] = []
+    const silent = { debug() {}, info() {}, error() {} }
+    const { log, file } = await logInto({
+      maxBytes: 1_000,
+      log: { ...silent, warn: (details) => warnings.push(details) },
+    })
+    await mkdir(`${file}.1`)
+    for (let i = 0; i < 30; i++) log.write(said('tick', { i }))
+    await until(() => warnings.length > 0)
+    log.write(said('tick', { i: 30 }))
+    // A file that somebody has moved away is begun anew.
+    await rm(`${file}.1`, { recursive: true })
+    await rm(file, { force: true })
+    await until(async () => {
+      log.write(said('tock', {}))
+      return (await readAll(file)).some((line) => line.includes('dropped'))
+    })
+    await log.close()
+    expect(warnings).toEqual([{ error: expect.objectContaining({ code: expect.stringMatching(/^E/) }), file }])
+    expect((await stat(file)).size).toBeLessThanOrEqual(1_100)
+  })
+
   test('writes a burst in order, and close waits for all of it', async () => {
     const { log, file } = await logInto()
     for (let i = 0; i < 20_000; i++) log.write(said('tick', { i }))

@@ -1,4 +1,5 @@
 /** What an agent is, what of it makes no sense, and a plan that runs in another process. */
+import * as convoke from 'convoke'
 import {
   Agent,
   AgentEvent,
@@ -16,7 +17,7 @@ import {
   type ResourceType,
 } from 'convoke'
 import { execFile } from 'node:child_process'
-import { writeFile } from 'node:fs/promises'
+import { cp, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
@@ -216,7 +217,7 @@ describe('resources', () => {
     ],
     [
       'arguments that are not JSON',
-      () => new ResourceDescriptor(fixture.Notes, { at: new Date() } as never),
+      () => new ResourceDescriptor(fixture.Notes, { at: new Date() }),
       /The arguments of the resource Notes are no JSON at \/at/,
     ],
     [
@@ -369,6 +370,37 @@ describe('a plan', () => {
     expect([...environment.resources.get('prompt')!.keys()]).toEqual(['a', 'b'])
   })
 
+  test('is made of an agent that another copy of this package made, too', async () => {
+    const folder = await temporaryFolder()
+    const root = join(import.meta.dirname, '..')
+    await cp(join(root, 'dist'), join(folder, 'dist'), { recursive: true })
+    for (const each of ['src', 'node_modules']) await symlink(join(root, each), join(folder, each))
+    await writeFile(join(folder, 'package.json'), '{"type":"module"}')
+    const other = (await import(pathToFileURL(join(folder, 'dist/index.js')).href)) as typeof convoke
+    expect(other.Agent).not.toBe(Agent)
+    const agent = new other.Agent()
+      .addAction(
+        'start',
+        other.InputEvent,
+        other.exportedFrom(module, 'start', () => {}),
+      )
+      .addResource('greeting', other.Prompt.fromText('Hi.'))
+      .addResource('notes', new other.ResourceDescriptor(fixture.Notes, {}))
+    const plan = AgentPlan.fromAgent(agent)
+    expect(AgentPlan.fromJSON(plan.toJSON()).toJSON()).toEqual(plan.toJSON())
+
+    // And the other way round: what one copy makes another takes.
+    const mixed = new Agent()
+      .addAction(
+        'start',
+        'input',
+        other.exportedFrom(module, 'start', () => {}),
+      )
+      .addResource('greeting', other.Prompt.fromText('Hi.'))
+      .addResource('notes', new other.ResourceDescriptor(fixture.Notes, {}))
+    expect(AgentPlan.fromAgent(mixed).toJSON()).toEqual(plan.toJSON())
+  })
+
   test('needs an agent', async () => {
     for (const [value, message] of [
       [{}, 'AgentPlan.fromAgent needs an agent, got an object.'],
@@ -429,6 +461,15 @@ describe('a plan as JSON', () => {
         { type: 'vectorStore', name: 'made', reference: at('makeNotes') },
       ],
     })
+  })
+
+  test('names the classes of this package by its name', async () => {
+    const own = Object.entries(convoke).filter(([, value]) => typeof value === 'function' && 'resourceType' in value)
+    expect(own.map(([name]) => name)).toEqual(expect.arrayContaining(['ChatModelSetup', 'OpenAiConnection', 'Prompt']))
+    for (const [name, clazz] of own) {
+      const descriptor = new ResourceDescriptor(clazz as never, {})
+      expect(descriptor.toJSON()).toEqual({ clazz: { module: 'convoke', export: name }, arguments: {} })
+    }
   })
 
   test('comes back as the same plan', async () => {

@@ -169,6 +169,15 @@ describe('memory agent store', () => {
     expect(await agents.result('s', 'huge', 'x')).toEqual({ outputs: [], failure: null })
     await consume(agents, 'k1', 'x', { state: '1' })
     expect(await states()).toEqual(['k1'])
+
+    // A large key that is given back takes the room of others, but not of the result that came last.
+    await consume(agents, 'huge', 'x', { state: JSON.stringify('x'.repeat(4_500_000)) })
+    const lease = await agents.lease('s', 'huge', 'w', { now: 1000, leaseMs: 1000, limit: 1 })
+    await consume(agents, 'k2', 'x', { state: '2' })
+    await consume(agents, 'k3', 'x', { state: '3', outputs: [big] })
+    if (lease) await agents.release(lease)
+    expect(await states()).toEqual(['k3', 'huge'])
+    expect(await agents.result('s', 'k3', 'x')).toEqual({ outputs: [big], failure: null })
   })
 
   test('refuses mail when what waits or is held fills it, and takes it again when some is consumed', async () => {
@@ -557,6 +566,28 @@ describe('sqlite agent store', () => {
     await Promise.all(leases.map((lease) => agents.commit(lease, done('x', { outputs: ['1'], state: '1' }))))
     await Promise.all(leases.map((lease) => agents.release(lease)))
     expect((await transactions(path)) - before).toBe(2)
+  })
+
+  test('leaves nothing behind of what was consumed and has expired', async () => {
+    const { agents } = await open()
+    for (const key of ['a', 'b']) {
+      for (const id of ['x', 'y']) await agents.append('s', key, mail(id))
+      const lease = await agents.lease('s', key, 'w', soon)
+      if (!lease) throw new Error(`the key ${key} is held`)
+      for (const { id } of lease.mail) {
+        await agents.saveStep(lease, id, { id: 'one', state: 'done', value: '1' })
+        await agents.saveStep(lease, id, { id: 'two', state: 'begun', value: null })
+        await agents.commit(lease, done(id, { state: '{}', outputs: ['1', '2'] }))
+      }
+      await agents.release(lease)
+    }
+    expect(await agents.expire(5000, 100)).toBe(6)
+    await store?.close()
+    const db = new Database(path)
+    for (const table of ['agent_keys', 'agent_states', 'agent_mail', 'agent_steps', 'agent_outputs']) {
+      expect([table, db.prepare(`SELECT count(*) FROM ${table}`).pluck().get()]).toEqual([table, 0])
+    }
+    db.close()
   })
 
   test('writes nothing when it is opened and agents have nothing to say', async () => {

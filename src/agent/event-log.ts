@@ -154,7 +154,12 @@ class LogFile {
 
   /** The file becomes `FILE.1`, and a new one begins. */
   async rotate(): Promise<void> {
-    await rename(this.#file, `${this.#file}.1`)
+    try {
+      await rename(this.#file, `${this.#file}.1`)
+    } catch (error) {
+      // Somebody else has moved it, or the last attempt came no further than this.
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    }
     const next = await open(this.#file, 'a', 0o600)
     const old = this.#handle
     this.#handle = next
@@ -198,7 +203,6 @@ class FileLog implements EventLog {
     try {
       const line = this.#lineOf(entry)
       if (line === undefined) return
-      // The first one of a full queue is always taken: a line is shorter than the queue.
       if (this.#queuedChars + line.length > maxQueuedChars) {
         this.#dropped++
         return
@@ -231,7 +235,8 @@ class FileLog implements EventLog {
       if (dropped > 0) lines.push(toLine({ at: now(), kind: 'dropped', dropped }))
       try {
         const text = lines.join('')
-        if (this.#file.bytes > 0 && this.#file.bytes + Buffer.byteLength(text) > this.#maxBytes) await this.#rotate()
+        if (this.#file.bytes > 0 && this.#file.bytes + Buffer.byteLength(text) > this.#maxBytes)
+          await this.#file.rotate()
         await this.#file.append(text)
         this.#dropped -= dropped
         this.#hasWarned = false
@@ -258,15 +263,6 @@ class FileLog implements EventLog {
       count++
     }
     return this.#lines.splice(0, count)
-  }
-
-  async #rotate(): Promise<void> {
-    try {
-      await this.#file.rotate()
-    } catch (error) {
-      // A file that is too long is better than none.
-      this.#warn(error)
-    }
   }
 
   #warn(error: unknown): void {

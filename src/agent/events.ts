@@ -50,8 +50,9 @@ export class AgentEvent<Type extends string = string, Payload extends object = J
 /** One input of the agent: the value as it came. */
 export class InputEvent extends AgentEvent<'input', { value: Json }> {
   static readonly type = 'input'
-  constructor(value: Json, id?: string) {
-    super(InputEvent.type, { value }, id)
+  /** `value` may be, or have in it, what another event had. */
+  constructor(value: Json | Frozen<Json>, id?: string) {
+    super(InputEvent.type, { value: value as Json }, id)
   }
   get value(): Frozen<Json> {
     return this.payload.value
@@ -61,8 +62,9 @@ export class InputEvent extends AgentEvent<'input', { value: Json }> {
 /** One output of the agent. */
 export class OutputEvent extends AgentEvent<'output', { value: Json }> {
   static readonly type = 'output'
-  constructor(value: Json, id?: string) {
-    super(OutputEvent.type, { value }, id)
+  /** `value` may be, or have in it, what another event had. */
+  constructor(value: Json | Frozen<Json>, id?: string) {
+    super(OutputEvent.type, { value: value as Json }, id)
   }
   get value(): Frozen<Json> {
     return this.payload.value

@@ -76,6 +76,7 @@ export class OpenAiConnection implements ChatModelConnection {
     try {
       for (;;) {
         const step = await chunks.next()
+        // What came with one piece of the body is here already, and no longer wanted.
         if (signal.aborted) throw abortReason(signal)
         if (step.done === true) {
           if (!step.value.isStream) throw endpoint.foreign('is neither a stream of events nor JSON')
@@ -84,11 +85,7 @@ export class OpenAiConnection implements ChatModelConnection {
         }
         const failure = errorIn(step.value)
         if (failure !== undefined) throw endpoint.said(failure)
-        // What one piece brought is told while the next may be on its way: the signal counts in between, too.
-        for (const delta of answer.add(step.value)) {
-          yield delta
-          if (signal.aborted) throw abortReason(signal)
-        }
+        yield* answer.add(step.value)
       }
     } catch (error) {
       const failure = endpoint.failure(error, signal)

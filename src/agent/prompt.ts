@@ -17,6 +17,7 @@ export type PromptVariables = Readonly<Record<string, Json>>
  */
 export class Prompt {
   static readonly resourceType = 'prompt'
+  static readonly module = 'convoke'
   readonly template: PromptTemplate
 
   /** Throws `invalid_plan` for what is no template. */

@@ -1,32 +1,29 @@
 /** What an agent was given as a resource, made into what a plan keeps: how to make it, and its JSON. */
 import { ConvokeError } from '../base/errors.ts'
-import { freezeJson, isObject, type Json, type JsonObject } from '../base/json.ts'
+import { freezeJson, type Json } from '../base/json.ts'
 import { logFailureOnce } from '../base/logger.ts'
 import { isClass } from '../tools/function-source.ts'
-import { isDefinedTool } from '../tools/define.ts'
-import { isToolInstance, toolOfInstance } from '../tools/tool-base.ts'
 import { clip, excerpt } from '../tools/value.ts'
-import { ChatModelSetup } from './chat-model-setup.ts'
 import { toolOfMember } from './decorators.ts'
 import {
-  toReference,
   findReference,
   isModuleReference,
   loadReference,
   problemOfReference,
   referenceOf,
+  toReference,
 } from './function-reference.ts'
 import type { ResourceProvider } from './plan.ts'
 import { Prompt } from './prompt.ts'
-import { isResourceDescriptor, isResourceType, typeOfClass, type ResourceDescriptor } from './resource-descriptor.ts'
-import {
-  resourceTypes,
-  type DescribedResource,
-  type ModuleReference,
-  type ResourceClass,
-  type ResourceContext,
-  type Resources,
-  type ResourceType,
+import { isResourceDescriptor, typeOfClass, type ResourceDescriptor } from './resource-descriptor.ts'
+import { toResource, typeOfResource } from './resource-type.ts'
+import type {
+  DescribedResource,
+  ModuleReference,
+  ResourceClass,
+  ResourceContext,
+  Resources,
+  ResourceType,
 } from './resources.ts'
 
 /** A resource in the JSON of a plan: a class and its arguments; the resource itself, where it is JSON; or where it stands. */
@@ -77,14 +74,7 @@ export function toPlanned(
 ): PlannedResource {
   if (typeof name !== 'string' || name === '')
     throw new ConvokeError('invalid_plan', `The name of a resource must be a text, got ${excerpt(name)}.`)
-  if (given !== undefined && !isResourceType(given))
-    throw new TypeError(`The type of the resource ${excerpt(name)} must be one of ${typeNames}, got ${excerpt(given)}.`)
-  const found = findType(value)
-  if (found !== undefined && given !== undefined && found !== given)
-    throw new TypeError(`The resource ${excerpt(name)} is of type ${found}, and was added as ${given}.`)
-  const type = found ?? given
-  if (type === undefined) throw new TypeError(whyUnknown(name, value))
-
+  const type = typeOfResource(name, value, given)
   if (isResourceDescriptor(value)) return fromDescriptor(type, name, value)
   if (isModuleReference(value)) {
     const problem = problemOfReference(value)
@@ -120,84 +110,6 @@ export function toPlannedMember(
 
 /** What may hold a connection or a file open. */
 const opened = new Set<ResourceType>(['chatModelConnection', 'embeddingModel', 'vectorStore', 'remoteAgent'])
-
-const typeNames = resourceTypes.join(', ')
-
-/** The type that a value tells by what it is. */
-function findType(value: unknown): ResourceType | undefined {
-  if (isDefinedTool(value) || isToolInstance(value)) return 'tool'
-  if (!isObject(value)) return undefined
-  if (isResourceDescriptor(value)) return value.type
-  const type = typeOfClass(value.constructor)
-  return type ?? (lacks('prompt', value) === undefined ? 'prompt' : undefined)
-}
-
-function whyUnknown(name: string, value: unknown): string {
-  if (typeof value === 'function' && !isClass(value)) {
-    return `The type of what the function of the resource ${excerpt(name)} makes is not known. Say it: addResource(name, function, type), type one of ${typeNames}.`
-  }
-  if (isResourceDescriptor(value) || isModuleReference(value))
-    return `The type of the resource ${excerpt(name)} cannot be seen in a reference. Say it: addResource(name, resource, type), type one of ${typeNames}.`
-  const what = isClass(value)
-    ? `the class ${value.name}: add an instance of it, or new ResourceDescriptor(${value.name}, …)`
-    : value instanceof Promise
-      ? 'a promise: await it first'
-      : `${excerpt(value)}: add an instance, a ResourceDescriptor, or say its type, one of ${typeNames}`
-  return `The resource ${excerpt(name)} is none, it is ${what}.`
-}
-
-/** What an object must be able to do to be a resource of its type. */
-const methods: Partial<Record<ResourceType, readonly string[]>> = {
-  chatModelConnection: ['chat'],
-  tool: ['run'],
-  prompt: ['formatString', 'formatMessages'],
-  embeddingModel: ['embed'],
-  vectorStore: ['add', 'query'],
-  remoteAgent: ['ask'],
-}
-
-function lacks(type: ResourceType, value: object): string | undefined {
-  return methods[type]?.find((method) => typeof Reflect.get(value, method) !== 'function')
-}
-
-/** The resource that a value is. */
-function toResource(type: ResourceType, name: string, value: unknown): Resources[ResourceType] {
-  if (!isObject(value) || value instanceof Promise)
-    throw new TypeError(`The resource ${excerpt(name)} of type ${type} cannot be ${excerpt(value)}.`)
-  if (isToolInstance(value)) return namedTool(name, toolOfInstance(value))
-  if (type === 'chatModelSetup')
-    return typeOfClass(value.constructor) === type ? (value as never) : new ChatModelSetup(value as never)
-  if (type === 'mcpServer') return toServer(name, value)
-  const missing = lacks(type, value)
-  if (missing !== undefined)
-    throw new TypeError(`The resource ${excerpt(name)} of type ${type} must be an object with a method \`${missing}\`.`)
-  return type === 'tool' ? namedTool(name, value as unknown as Resources['tool']) : (value as never)
-}
-
-/** Models and callers know a tool by its own name. */
-function namedTool(name: string, tool: Resources['tool']): Resources['tool'] {
-  if (tool.name === name) return tool
-  throw new ConvokeError(
-    'invalid_plan',
-    `The resource ${excerpt(name)} is a tool of the name ${excerpt(tool.name)}. Add it under that name.`,
-  )
-}
-
-function toServer(name: string, options: object): JsonObject {
-  const copy = freezeJson(options)
-  if ('at' in copy)
-    throw new ConvokeError(
-      'invalid_plan',
-      `The options of the MCP server ${excerpt(name)} are no JSON object${copy.at === '' ? '' : ` at ${copy.at}`}.`,
-    )
-  const server = copy.value as JsonObject
-  const hasPlace = ['command', 'url', 'serverUrl', 'httpUrl'].some((key) => typeof server[key] === 'string')
-  if (hasPlace) return server
-  throw new ConvokeError(
-    'invalid_plan',
-    `The MCP server ${excerpt(name)} needs a \`command\` or a \`url\`, as in the configuration's \`mcpServers\`.`,
-  )
-}
 
 function fromInstance(
   type: ResourceType,

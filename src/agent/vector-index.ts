@@ -17,7 +17,7 @@ export interface Match {
 }
 
 /** How many multiplications a search does before others have a turn: some 3 ms. */
-const operationsPerTurn = 4_000_000
+const operationsPerTurn = 2_000_000
 const firstCapacity = 64
 
 /** All vectors stand in one array, one behind the other in the order in which their documents were added. */
@@ -97,23 +97,32 @@ export class VectorIndex {
 
 /** The vector in single precision, of length 1. */
 export function toUnit(vector: readonly number[]): Float32Array {
-  const length = Math.hypot(...vector)
-  return Float32Array.from(vector, (value) => (length === 0 ? 0 : value / length))
+  let squares = 0
+  for (const value of vector) squares += value * value
+  const factor = squares === 0 ? 0 : 1 / Math.sqrt(squares)
+  const unit = new Float32Array(vector.length)
+  vector.forEach((value, i) => (unit[i] = value * factor))
+  return unit
 }
 
-/** Four sums side by side, since each addition to the same one would wait for the last. */
+/**
+ * Four sums side by side, since each addition to the same one would wait for the last. Both arrays reach as far as is read:
+ * to look whether they do takes three times as long as the rest.
+ */
 function dot(vectors: Float32Array, from: number, query: Float32Array): number {
   const { length } = query
-  const rest = length % 4
-  let [a, b, c, d] = [0, 0, 0, 0]
-  let i = 0
-  for (; i < length - rest; i += 4) {
-    a += (vectors[from + i] ?? 0) * (query[i] ?? 0)
-    b += (vectors[from + i + 1] ?? 0) * (query[i + 1] ?? 0)
-    c += (vectors[from + i + 2] ?? 0) * (query[i + 2] ?? 0)
-    d += (vectors[from + i + 3] ?? 0) * (query[i + 3] ?? 0)
+  const end = length - (length % 4)
+  let a = 0
+  let b = 0
+  let c = 0
+  let d = 0
+  for (let i = 0; i < end; i += 4) {
+    a += (vectors[from + i] as number) * (query[i] as number)
+    b += (vectors[from + i + 1] as number) * (query[i + 1] as number)
+    c += (vectors[from + i + 2] as number) * (query[i + 2] as number)
+    d += (vectors[from + i + 3] as number) * (query[i + 3] as number)
   }
-  for (; i < length; i++) a += (vectors[from + i] ?? 0) * (query[i] ?? 0)
+  for (let i = end; i < length; i++) a += (vectors[from + i] as number) * (query[i] as number)
   return a + b + c + d
 }
 

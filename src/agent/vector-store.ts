@@ -47,6 +47,7 @@ export class EmbeddedVectorStore implements VectorStore {
   /** Once for all who wait; anew after it failed. */
   #opening: Promise<VectorIndex> | undefined
   #queue: Adding[] = []
+  #isWriting = false
   #writing: Promise<void> | undefined
 
   /** Throws `config` for options that make no sense. The file is read with the first `add` or `query`. */
@@ -140,12 +141,13 @@ export class EmbeddedVectorStore implements VectorStore {
     const changes = documents.map((document) => ({ document, vector: vectors.get(document.id) ?? new Float32Array() }))
     await new Promise<void>((resolve, reject) => {
       this.#queue.push({ changes, resolve, reject })
-      this.#writing ??= this.#writeAll(index).finally(() => (this.#writing = undefined))
+      if (!this.#isWriting) this.#writing = this.#writeAll(index)
     })
   }
 
   /** Takes in what waits: one write for all that came during the last one. Never rejects. */
   async #writeAll(index: VectorIndex): Promise<void> {
+    this.#isWriting = true
     while (this.#queue.length > 0) {
       const taken: Adding[] = []
       const changes = new Map<string, IndexedDocument>()
@@ -159,13 +161,14 @@ export class EmbeddedVectorStore implements VectorStore {
         }
       }
       try {
-        if (this.#path !== undefined) await writeVectors(this.#path, index.with(changes))
+        if (this.#path !== undefined && changes.size > 0) await writeVectors(this.#path, index.with(changes))
         for (const change of changes.values()) index.set(change)
         for (const { resolve: done } of taken) done()
       } catch (error) {
         for (const { reject } of taken) reject(error)
       }
     }
+    this.#isWriting = false
   }
 
   /** Again, with what others have added since. */
@@ -175,10 +178,10 @@ export class EmbeddedVectorStore implements VectorStore {
     const [first = more[0]] = changes.values()
     for (const { vector } of more) {
       index.checkLength(vector.length)
-      if (vector.length !== first?.vector.length)
+      if (vector.length === 0 || vector.length !== first?.vector.length)
         throw new ConvokeError(
           'model_invalid',
-          'The embedding model gives vectors of different lengths. Use another one.',
+          'The embedding model gives vectors of different lengths, or empty ones. Use another one.',
         )
     }
   }

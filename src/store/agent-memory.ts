@@ -126,8 +126,6 @@ class InMemory implements MemoryAgentStore {
     { id, event }: { readonly id: string; readonly event: string },
   ): Promise<{ seq: number; isNew: boolean }> {
     this.#assertOpen()
-    assertName('scope', scope)
-    assertName('key', key)
     assertName('id', id)
     const known = this.#find(scope, key)
     const taken = known?.taken.get(id)
@@ -153,8 +151,6 @@ class InMemory implements MemoryAgentStore {
     { now, leaseMs, limit }: { readonly now: number; readonly leaseMs: number; readonly limit: number },
   ): Promise<KeyLease | undefined> {
     this.#assertOpen()
-    assertName('scope', scope)
-    assertName('key', key)
     const entry = this.#find(scope, key) ?? this.#add(scope, key)
     if (entry.worker !== undefined && entry.worker !== worker && entry.leaseUntil >= now) return undefined
     if (isIdle(entry)) this.#leaveIdle(entry)
@@ -310,6 +306,8 @@ class InMemory implements MemoryAgentStore {
 
   /** A new key, which is idle. */
   #add(name: string, key: string): Entry {
+    assertName('scope', name)
+    assertName('key', key)
     let scope = this.#scopes.get(name)
     if (!scope) {
       scope = { keys: new Map(), waiting: new Line(), held: new Set(), rows: [], head: 0, firstPlace: 1 }

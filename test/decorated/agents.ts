@@ -65,7 +65,7 @@ export class Reviews extends Agent {
 
   @action({ events: [ScoredEvent, 'scored_by_hand'], config: { least: 3 }, name: 'judge' })
   static decide(event: ScoredEvent | AgentEvent, context: RunnerContext): void {
-    context.sendEvent(new OutputEvent({ score: Number(event.payload['score']), least: context.actionConfig['least']! }))
+    context.sendEvent(new OutputEvent({ score: event.payload['score'] ?? null, least: context.actionConfig['least']! }))
   }
 
   @tool({ description: 'Tells shipping.', input: toolInput })

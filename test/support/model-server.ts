@@ -1,6 +1,6 @@
 /** A scripted language model for tests, over a real socket; gone when the test is over. */
 import type { JsonObject } from 'convoke'
-import type { IncomingHttpHeaders } from 'node:http'
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import { cleanup } from './lifetime.ts'
 import { ModelServer } from './scripted-model.js'
 
@@ -83,12 +83,15 @@ export type ModelStep =
   /** The stream ends here, with neither finish reason nor `[DONE]`. */
   | { readonly end: true }
 
+/** The body of an answer to a request for embeddings; undefined: the vectors of the words. Or it answers by itself. */
+export type EmbeddingScript = (texts: readonly string[], res: ServerResponse) => unknown
+
 /**
  * Starts a model; `url` is its `baseUrl`, `requests` what it was asked, `request(index)` waits for one. `stop()` and `start()`
  * take it down and bring it back on the same port. It also gives embeddings: texts with the same words are near each other.
  */
-export async function startModelServer(script: ModelScript): Promise<ModelServer> {
-  const server = new ModelServer(script)
+export async function startModelServer(script: ModelScript, embeddings?: EmbeddingScript): Promise<ModelServer> {
+  const server = new ModelServer(script, embeddings)
   await server.start()
   cleanup(() => server.stop())
   return server

@@ -8,6 +8,7 @@ export async function start(event, context) {
 }
 exportedFrom(import.meta.url, start)
 
+/** @public Found by its name. */
 export function end(event, context) {
   context.sendEvent(new OutputEvent({ ...event.payload, least: context.actionConfig.least }))
 }

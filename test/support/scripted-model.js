@@ -11,6 +11,7 @@ const pieceLength = 12
 
 export class ModelServer {
   #script
+  #embeddings
   #asked = 0
   #server
   #port = 0
@@ -23,9 +24,16 @@ export class ModelServer {
   /** @type {string[][]} */
   embedded = []
 
-  /** @param {import('./model-server.ts').ModelScript} script */
-  constructor(script) {
+  /** How many connections were made. */
+  connections = 0
+
+  /**
+   * @param {import('./model-server.ts').ModelScript} script
+   * @param {import('./model-server.ts').EmbeddingScript} [embeddings]
+   */
+  constructor(script, embeddings) {
     this.#script = script
+    this.#embeddings = embeddings
   }
 
   /** What stands in `baseUrl`. */
@@ -36,6 +44,7 @@ export class ModelServer {
   /** Listens; after {@link stop}, on the same port again. */
   async start() {
     const server = createServer((req, res) => void this.#serve(req, res))
+    server.on('connection', () => this.connections++)
     server.listen(this.#port, '127.0.0.1')
     await once(server, 'listening')
     this.#server = server
@@ -70,7 +79,7 @@ export class ModelServer {
       const body = text === '' ? {} : JSON.parse(text)
       const path = new URL(req.url, this.url).pathname
       if (path === '/v1/models') json(res, 200, { object: 'list', data: [{ id: 'scripted', object: 'model' }] })
-      else if (path === '/v1/embeddings') this.#embed(body, res)
+      else if (path === '/v1/embeddings') await this.#embed(body, res)
       else if (path === '/v1/chat/completions') await this.#complete(req, body, res)
       else json(res, 404, { error: { message: `There is no ${path}.` } })
     } catch (error) {
@@ -79,9 +88,12 @@ export class ModelServer {
     }
   }
 
-  #embed(body, res) {
+  async #embed(body, res) {
     const texts = [body.input].flat()
     this.embedded.push(texts)
+    const given = await this.#embeddings?.(texts, res)
+    if (res.headersSent || res.destroyed) return
+    if (given !== undefined) return json(res, 200, given)
     const data = texts.map((text, index) => ({ object: 'embedding', index, embedding: embed(text) }))
     json(res, 200, { object: 'list', data, model: body.model, usage: { prompt_tokens: 1, total_tokens: 1 } })
   }
@@ -120,6 +132,7 @@ export class ModelServer {
 /** Each step as it comes, then what ends a stream unless a step has ended it. */
 async function stream(res, body, index, steps, over) {
   const write = (text) => new Promise((resolve) => res.write(text, resolve))
+  const closed = new Promise((resolve) => res.once('close', resolve))
   const event = (value) => write(`data: ${JSON.stringify(value)}\n\n`)
   const delta = (fields, reason = null) =>
     event(chunk(body, index, [{ index: 0, delta: fields, finish_reason: reason }]))
@@ -146,8 +159,8 @@ async function stream(res, body, index, steps, over) {
     else if ('usage' in step) usage = step.usage
     else if ('wait' in step) {
       // A client that has left is not waited for.
-      await Promise.race([step.wait, new Promise((resolve) => res.once('close', resolve))])
-    } else if ('silent' in step) await once(res, 'close')
+      await Promise.race([step.wait, closed])
+    } else if ('silent' in step) await closed
     else if ('cut' in step) {
       over()
       res.destroy()
