@@ -12,6 +12,7 @@ export type {
   ChatRole,
   ChatUsage,
   EmbeddingModel,
+  ModelLimits,
   ModelToolCall,
   RemoteAgent,
   StoredDocument,
@@ -72,8 +73,14 @@ export {
   ToolRequestEvent,
   ToolResponseEvent,
   type BuiltInEvent,
+  type ChatRequestPayload,
+  type ChatResponsePayload,
+  type ErrorStrategy,
   type EventKind,
   type EventOf,
+  type RetrySettings,
+  type ToolRequestPayload,
+  type ToolResponsePayload,
 } from './agent/events.ts'
 export { exportedFrom } from './agent/function-reference.ts'
 export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'

@@ -9,6 +9,9 @@ import {
   Prompt,
   ToolRequestEvent,
   ToolResponseEvent,
+  type ChatAnswer,
+  type ChatDelta,
+  type ChatModelConnection,
   type Json,
   type RunEvent,
 } from 'convoke'
@@ -464,6 +467,26 @@ test('the endpoint is asked to hold the model to the schema', async () => {
   expect(chat.model.requests[0]?.body.response_format).toMatchObject({ type: 'json_schema' })
 })
 
+test('a model with tools is free to call them, and held to the schema only when its answer does not fit', async () => {
+  const request = { outputSchema: scored }
+  const call: ModelStep[] = [callAdd(2, 3)]
+  const fits = await startChat([call, 'So {"score": 5}.'], { tools: [add], request })
+  expect((await fits.ask()).output).toEqual({ score: 5 })
+  for (const { body } of fits.model.requests) {
+    expect(body.tools).toHaveLength(1)
+    expect(body.response_format).toBeUndefined()
+    expect(body.messages[0]?.content).toContain('JSON Schema')
+  }
+  const held = await startChat([call, 'Five.', '{"score": 5}'], { tools: [add], request })
+  expect(await held.ask()).toMatchObject({ output: { score: 5 }, rounds: 3 })
+  expect(held.model.requests[2]?.body.tools).toBeUndefined()
+  expect(held.model.requests[2]?.body.response_format).toMatchObject({ type: 'json_schema' })
+  expect(said(held.model.requests[2]).at(-1)).toContain('must be JSON')
+  const stubborn = await startChat(() => 'Five.', { tools: [add], request })
+  expect((await stubborn.failure()).code).toBe('invalid_output')
+  expect(stubborn.model.requests).toHaveLength(2)
+})
+
 test('an answer that does not fit fails the run with what is wrong', async () => {
   const cases: [string, string][] = [
     ['{"score": 9}', '/score'],
@@ -494,7 +517,8 @@ test('what does not fit goes back to the model as often as the request says, and
   })
   const response = await chat.ask()
   expect([response.output, response.rounds]).toEqual([{ score: 4 }, 3])
-  const [, answer, words] = said(chat.model.requests[1])
+  const [system, , answer, words] = said(chat.model.requests[1])
+  expect(system).toContain('JSON Schema')
   expect(answer).toBe('assistant: {"score": 9}')
   expect(words).toMatch(/^user: Your answer does not fit[^]*\/score[^]*5/)
   const stubborn = await startChat(() => '{"score": 9}', { request: { outputSchema: scored, invalidRetries: 2 } })
@@ -590,4 +614,72 @@ test('the first words leave as soon as they come', async () => {
   expect(first[0]).toBeLessThan(100)
   controller.abort()
   await asked
+})
+
+test('a request holds a megabyte and more of what its tools answer', async () => {
+  const page = defineTool({
+    name: 'page',
+    description: 'A page of a long book.',
+    input: { type: 'object', properties: { n: { type: 'number' } } },
+    run: ({ n }) => String(n).repeat(30_000),
+  })
+  const chat = await startChat(
+    (_request, index) =>
+      index === 8
+        ? 'Read.'
+        : Array.from({ length: 8 }, (_, i) => ({ call: { name: 'page', arguments: { n: index * 8 + i } } })),
+    { tools: [page] },
+  )
+  const { messages, rounds } = await chat.ask('Read it all.')
+  expect(rounds).toBe(9)
+  expect(JSON.stringify(messages).length).toBeGreaterThan(1_200_000)
+})
+
+test('a connection of another make is asked, told from and stopped like any other', async () => {
+  const begun = deferred()
+  const answers: (() => AsyncGenerator<ChatDelta, ChatAnswer, void>)[] = [
+    async function* () {
+      yield { type: 'text', text: 'One' }
+      yield { type: 'restart' }
+      return { message: { role: 'assistant', content: 'Two in one piece.' } }
+    },
+    async function* () {
+      yield { type: 'text', text: '' }
+      return undefined as never
+    },
+    // Deaf to its signal.
+    async function* () {
+      begun.resolve()
+      yield await new Promise<never>(() => {})
+      throw new Error('never')
+    },
+    async function* () {
+      yield { type: 'reasoning', text: 'hm' }
+      const toolCalls = [{ id: '', name: 'add', arguments: { a: 1, b: 2 } }]
+      return { message: { role: 'assistant', content: '', toolCalls } }
+    },
+    async function* () {
+      yield { type: 'text', text: 'Three.' }
+      return { message: { role: 'assistant', content: 'Three.' } }
+    },
+  ]
+  let asked = 0
+  const connection: ChatModelConnection = { chat: () => answers[asked++]!() }
+  const chat = await startChat([], {
+    tools: [add],
+    setup: { connection: 'other' },
+    request: { stream: true },
+    more: (agent) => agent.addResource('other', connection, 'chatModelConnection'),
+  })
+  expect((await chat.ask()).response.content).toBe('Two in one piece.')
+  expect(texts(chat.told)).toEqual(['One', '<restart>', 'Two in one piece.'])
+  expect((await chat.failure()).code).toBe('model_invalid')
+  const controller = new AbortController()
+  const stopped = chat.failure('hello', { signal: controller.signal })
+  await begun.promise
+  controller.abort()
+  expect((await within(stopped, 'the run to end')).code).toBe('canceled')
+  const { messages } = await chat.ask()
+  expect(messages[2]?.content).toBe('3')
+  expect(messages[2]?.toolCallId).toMatch(/^call_/)
 })

@@ -22,7 +22,15 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
-import { add, addModel, failureOf, readableLog, said, startRunner, type ChatTestOptions } from './support/chat-agents.ts'
+import {
+  add,
+  addModel,
+  failureOf,
+  readableLog,
+  said,
+  startRunner,
+  type ChatTestOptions,
+} from './support/chat-agents.ts'
 import { cleanup, temporaryFolder } from './support/lifetime.ts'
 import { startModelServer, type ModelScript, type ModelServer } from './support/model-server.ts'
 
@@ -30,7 +38,7 @@ interface Started {
   readonly model: ModelServer
   readonly runner: AgentRunner
   readonly told: RunEvent[]
-  ask(value: Json, key?: string): Promise<readonly Json[]>
+  readonly ask: (value: Json, key?: string) => Promise<readonly Json[]>
 }
 
 async function start(
@@ -83,18 +91,19 @@ test('a text fills {input} of the prompt, an object the variables of its members
 test('a prompt that mentions nothing of the input is the system message', async () => {
   const { ask, model } = await start(() => 'ok', { prompt: 'You are Alice. Answer as {"name": "Alice"}.' })
   await ask('Who are you?')
-  expect(said(model.requests[0])).toEqual([
-    'system: You are Alice. Answer as {"name": "Alice"}.',
-    'user: Who are you?',
-  ])
+  expect(said(model.requests[0])).toEqual(['system: You are Alice. Answer as {"name": "Alice"}.', 'user: Who are you?'])
   await ask({ text: 'And this?', data: [1] })
   expect(said(model.requests[1]).at(-1)).toBe('user: {"text":"And this?","data":[1]}')
 })
 
 test('a prompt may be the name of a resource', async () => {
-  const { ask, model } = await start(() => 'ok', { prompt: 'manner' }, {
-    more: (agent) => agent.addResource('manner', Prompt.fromText('Kindly: {input}')),
-  })
+  const { ask, model } = await start(
+    () => 'ok',
+    { prompt: 'manner' },
+    {
+      more: (agent) => agent.addResource('manner', Prompt.fromText('Kindly: {input}')),
+    },
+  )
   await ask('hello')
   expect(said(model.requests[0])).toEqual(['user: Kindly: hello'])
 })
@@ -112,9 +121,13 @@ test('the chat model may be options, a descriptor or a name', async () => {
   const setup = { connection: 'local', prompt: 'Be brief.' }
   const chatModels: ReActAgentOptions['chatModel'][] = [setup, new ResourceDescriptor(ChatModelSetup, setup), 'named']
   for (const chatModel of chatModels) {
-    const { ask, model } = await start(['ok'], { chatModel }, {
-      more: (agent) => agent.addResource('named', setup, 'chatModelSetup'),
-    })
+    const { ask, model } = await start(
+      ['ok'],
+      { chatModel },
+      {
+        more: (agent) => agent.addResource('named', setup, 'chatModelSetup'),
+      },
+    )
     expect(await ask('hello')).toEqual(['ok'])
     expect(said(model.requests[0])[0]).toBe('system: Be brief.')
   }
@@ -133,7 +146,10 @@ test('options that make no sense are refused when the agent is made', () => {
 
 const scored = {
   type: 'object',
-  properties: { score: { type: 'integer', minimum: 1, maximum: 5 }, reasons: { type: 'array', items: { type: 'string' } } },
+  properties: {
+    score: { type: 'integer', minimum: 1, maximum: 5 },
+    reasons: { type: 'array', items: { type: 'string' } },
+  },
   required: ['score', 'reasons'],
 }
 
@@ -171,7 +187,10 @@ test('a zod schema validates and transforms, beyond what JSON Schema can say', a
 })
 
 test('a row type is an object with its fields', async () => {
-  const row = { names: ['id', 'score', 'text', 'ok', 'of'], types: ['BIGINT', 'double', 'VARCHAR(20)', 'Boolean', { names: ['n'], types: ['int'] }] }
+  const row = {
+    names: ['id', 'score', 'text', 'ok', 'of'],
+    types: ['BIGINT', 'double', 'VARCHAR(20)', 'Boolean', { names: ['n'], types: ['int'] }],
+  }
   const value = { id: 1, score: 0.5, text: 'x', ok: true, of: { n: 2 } }
   const { ask } = await start([JSON.stringify(value)], { outputSchema: row })
   expect(await ask('x')).toEqual([value])
@@ -195,7 +214,9 @@ test('whatever is no output schema is a TypeError', () => {
     z.object({ at: z.date() }),
   ]
   for (const outputSchema of wrong) {
-    expect(() => new ReActAgent({ chatModel: 'm', outputSchema: outputSchema as never }), String(outputSchema)).toThrow(TypeError)
+    expect(() => new ReActAgent({ chatModel: 'm', outputSchema: outputSchema as never }), String(outputSchema)).toThrow(
+      TypeError,
+    )
   }
 })
 
@@ -208,7 +229,11 @@ test('fail: the run fails with the code, and the key goes on', async () => {
 
 test('ignore: no output, a warning, and the run says so', async () => {
   const log = readableLog()
-  const { ask, told } = await start(['no JSON', { status: 500 }], { outputSchema: scored, errorStrategy: 'ignore' }, { runner: { log } })
+  const { ask, told } = await start(
+    ['no JSON', { status: 500 }],
+    { outputSchema: scored, errorStrategy: 'ignore' },
+    { runner: { log } },
+  )
   expect(await ask('a')).toEqual([])
   expect(told.at(-1)).toEqual({ type: 'ignored', requestId: expect.any(String), reason: 'schema mismatch' })
   expect(await ask('b')).toEqual([])
@@ -300,7 +325,9 @@ test('a turn that failed is not remembered', async () => {
 
 test('a conversation is cut at whole turns, and keeps calls beside their answers', async () => {
   const script: ModelScript = ({ body }, index) =>
-    body.messages.at(-1)?.role === 'tool' ? `answer ${index}` : [{ call: { name: 'add', arguments: { a: index, b: 0 } } }]
+    body.messages.at(-1)?.role === 'tool'
+      ? `answer ${index}`
+      : [{ call: { name: 'add', arguments: { a: index, b: 0 } } }]
   const { ask, model } = await start(script, { conversation: { maxMessages: 9 } }, { tools: [add] })
   for (const n of [1, 2, 3, 4]) await ask(`question ${n}`)
   const roles = said(model.requests[6]).map((text) => text.replace(/: .*/, ''))
@@ -316,7 +343,9 @@ test('a conversation is cut by its size, too, and of a huge turn question and an
   await ask('c')
   expect(said(model.requests[2]).map((text) => text.slice(0, 8))).toEqual(['user: bb', 'assistan', 'user: c'])
   const script: ModelScript = ({ body }, index) =>
-    index === 0 ? [{ call: { name: 'add', arguments: { a: 1, b: 2, c: 'x'.repeat(400) } } }] : `answer ${body.messages.length}`
+    index === 0
+      ? [{ call: { name: 'add', arguments: { a: 1, b: 2, c: 'x'.repeat(400) } } }]
+      : `answer ${body.messages.length}`
   const huge = await start(script, { conversation: { maxChars: 300 } }, { tools: [add] })
   await huge.ask('big')
   await huge.ask('next')
@@ -372,12 +401,16 @@ test('other actions beside it, and a subclass, work as with any agent', async ()
 })
 
 test('responses of requests that others made are not its outputs', async () => {
-  const { ask } = await start(['mine', 'theirs'], {}, {
-    more: (agent) =>
-      agent.addAction('also', [InputEvent], (_event, context) => {
-        const messages = [{ role: 'user' as const, content: 'other' }]
-        context.sendEvent(new ChatRequestEvent({ model: 'react_chat_model', messages }))
-      }),
-  })
+  const { ask } = await start(
+    ['mine', 'theirs'],
+    {},
+    {
+      more: (agent) =>
+        agent.addAction('also', [InputEvent], (_event, context) => {
+          const messages = [{ role: 'user' as const, content: 'other' }]
+          context.sendEvent(new ChatRequestEvent({ model: 'react_chat_model', messages }))
+        }),
+    },
+  )
   expect(await ask('hello')).toEqual(['mine'])
 })

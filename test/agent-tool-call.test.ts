@@ -106,7 +106,8 @@ test('equal calls run once, and each of their ids is answered', async () => {
   const answer = await round(toolAgent([count]), calls, told)
   expect(runs).toBe(1)
   expect(Object.values(answer.responses).map(({ content }) => content)).toEqual(['1', '1', '1'])
-  const of = (type: string): unknown[] => told.flatMap((each) => (each.type === type && 'callId' in each ? [each.callId] : []))
+  const of = (type: string): string[] =>
+    told.flatMap((each) => (each.type === type && 'callId' in each ? [each.callId] : []))
   expect(of('tool-call').toSorted()).toEqual(['a', 'b', 'c'])
   expect(of('tool-result').toSorted()).toEqual(['a', 'b', 'c'])
 })
@@ -155,7 +156,10 @@ test('a deadline of the request ends its calls', async () => {
     },
   })
   const deadline = Date.now() + 100
-  const answer = await within(round(toolAgent([hang], { deadline }), [{ id: '1', name: 'hang', arguments: {} }]), 'the round')
+  const answer = await within(
+    round(toolAgent([hang], { deadline }), [{ id: '1', name: 'hang', arguments: {} }]),
+    'the round',
+  )
   expect(answer.success['1']).toBe(false)
   expect(Math.abs(((await seen.promise) ?? 0) - deadline)).toBeLessThan(50)
 })
@@ -248,7 +252,8 @@ test('of a resumed round, what had ended is not done again, and what had begun o
 })
 
 test('results of all kinds survive a resumed run', async () => {
-  const make = (name: string, result: never): Tool => defineTool({ name, description: name, input: nothing, run: () => result })
+  const make = (name: string, result: never): Tool =>
+    defineTool({ name, description: name, input: nothing, run: () => result })
   let isHeld = true
   const hold = defineTool({
     name: 'hold',
@@ -258,7 +263,12 @@ test('results of all kinds survive a resumed run', async () => {
     run: () => (isHeld ? new Promise(() => {}) : 'ok'),
   })
   let ran = 0
-  const once = defineTool({ name: 'once', description: 'Fails.', input: nothing, run: () => Promise.reject(new Error(`${++ran}`)) })
+  const once = defineTool({
+    name: 'once',
+    description: 'Fails.',
+    input: nothing,
+    run: () => Promise.reject(new Error(`${++ran}`)),
+  })
   const tools = [
     make('json', { a: [1, null] } as never),
     make('bytes', new Uint8Array([1, 2, 3]) as never),

@@ -27,6 +27,8 @@ export interface ExchangeState {
   lastRound: string
   /** How many answers went back to the model because they did not fit the output schema. */
   invalid: number
+  /** Whether the model has no tools any more, and is held to the output schema. */
+  isHeld: boolean
   /** The names of the tools that the last round called. */
   used: string[]
   /** How many pieces of messages were added to those of the request. */
@@ -66,6 +68,7 @@ export class Exchange {
       sameRounds: 0,
       lastRound: '',
       invalid: 0,
+      isHeld: false,
       used: [],
       pieces: 0,
     }
@@ -87,8 +90,10 @@ export class Exchange {
       )
     memory.set(path, { ...(round as unknown as JsonObject), calls: [], isAnswered: true })
     const at = pathOf(chats, round.chat)
-    const request = memory.get(`${at}.request`) as unknown as ChatRequestPayload
-    const state = memory.get(`${at}.state`) as unknown as ExchangeState
+    const request = memory.get(`${at}.request`) as unknown as ChatRequestPayload | undefined
+    const state = memory.get(`${at}.state`) as unknown as ExchangeState | undefined
+    // Ended meanwhile, by a request of the same id.
+    if (request === undefined || state === undefined) return undefined
     const exchange = new Exchange(round.chat, request, state, memory)
     exchange.#answered(round.calls, answer)
     return exchange

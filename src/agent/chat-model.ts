@@ -42,7 +42,7 @@ export interface ModelLimits {
   maxToolCalls?: number
   /** Tokens in and out of all rounds, as the endpoint counts them (estimated where it does not); then `token_limit`. Default: no limit. */
   maxTokens?: number
-  /** Milliseconds for all rounds and tools; then `time_limit`. Default: no limit. */
+  /** Milliseconds for all rounds and tools, from the beginning or since the run was resumed; then `time_limit`. Default: no limit. */
   timeoutMs?: number
 }
 

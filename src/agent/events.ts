@@ -77,7 +77,10 @@ export interface ChatRequestPayload {
   model: string
   /** What is said to it, behind the setup's own prompt. */
   messages: ChatMessage[]
-  /** What the answer must look like, a JSON Schema; the response then has `output`. */
+  /**
+   * What the answer must look like, a JSON Schema; the response then has `output`. The model is told of it, and the endpoint holds it
+   * to it where it can; a model with tools only in one more round, without them, when its answer does not fit.
+   */
   outputSchema?: JsonObject
   /** Whether the text of the answer goes to the caller as it comes. Default: false. */
   stream?: boolean

@@ -33,13 +33,6 @@ export interface AskOptions {
   readonly log: Logger
 }
 
-/** An answer as JSON, for those who keep it. */
-export interface KeptAnswer {
-  readonly message: ChatMessage
-  readonly finishReason?: string
-  readonly usage?: ChatUsage
-}
-
 const maxBackoffMs = 30_000
 /** An endpoint that wants to be left alone for longer gets its wish: the request fails now. */
 const longestRetryAfterMs = 60_000
@@ -55,7 +48,7 @@ export async function askModel(
   connection: ChatModelConnection,
   request: ChatRequest,
   options: AskOptions,
-): Promise<KeptAnswer> {
+): Promise<ChatAnswer> {
   const { signal, retries, backoffMs, deadline, log } = options
   const teller = new Teller(options)
   for (let attempt = 1; ; attempt++) {
@@ -135,7 +128,7 @@ class Teller {
   }
 
   /** The text of an answer that came in one piece; an answer that calls tools was not the one that the caller waits for. */
-  finish({ message }: KeptAnswer): Promise<void> | undefined {
+  finish({ message }: ChatAnswer): Promise<void> | undefined {
     if (message.toolCalls !== undefined) return this.restart()
     return this.#hasTold ? undefined : this.take({ type: 'text', text: message.content })
   }
@@ -145,7 +138,7 @@ class Teller {
  * Throws `model_invalid` for what is no answer, and `duplicate_call_id`: a connection may be anybody's code. A call that has no id is
  * given one, as what answers it must name it.
  */
-function toKept(answer: unknown): KeptAnswer {
+function toKept(answer: unknown): ChatAnswer {
   const { message, finishReason, usage } = (isObject(answer) ? answer : {}) as Partial<ChatAnswer>
   if (!isObject(message) || typeof message.content !== 'string')
     throw new ConvokeError('model_invalid', 'The connection to the model gave no answer with a text.')

@@ -30,6 +30,7 @@ export function readOutputSchema(given: unknown): ReadSchema {
   }
   if (isRow(given)) return { schema: rowSchema(given) }
   const copy = freezeJson(given)
+  if ('at' in copy && copy.at !== '') throw wrong(`it is no JSON at ${copy.at}`)
   if ('at' in copy || !isObject(copy.value))
     throw wrong(
       `it must be a JSON Schema, a Standard Schema (zod and the like) or { names, types }, got ${excerpt(given)}`,
@@ -37,7 +38,7 @@ export function readOutputSchema(given: unknown): ReadSchema {
   const { value: schema } = copy
   const issues = checkSchema(schema)
   if (issues.length > 0) throw wrong(describeIssues(issues))
-  return { schema: schema as JsonObject }
+  return { schema }
 }
 
 function wrong(what: string): TypeError {

@@ -21,9 +21,9 @@ import { findPrompt } from './find-prompt.ts'
 import { exportedFrom } from './function-reference.ts'
 import { checkLimits } from './model-limits.ts'
 import { readOutputSchema, type OutputSchema, type ReadSchema } from './output-schema.ts'
-import { isResourceDescriptor, type ResourceDescriptor } from './resource-descriptor.ts'
+import type { ResourceDescriptor } from './resource-descriptor.ts'
 import type { Resources } from './resources.ts'
-import { complaint, invalidOutput, schemaPrompt } from './structured-output.ts'
+import { complaint, invalidOutput } from './structured-output.ts'
 
 export interface ReActAgentOptions {
   /** The chat model setup: its options, a descriptor of it, or the name of a resource. */
@@ -136,7 +136,6 @@ async function start(event: Parameters<Action>[0], context: RunnerContext): Prom
   const begin = at === -1 ? asked.length : at
   const before = [
     ...asked.slice(0, begin),
-    ...(outputSchema === undefined ? [] : [{ role: 'system' as const, content: schemaPrompt(outputSchema) }]),
     ...(conversation === undefined ? [] : recall(context.shortTermMemory, conversation)),
   ]
   request(context.stableId('request'), { begin: before.length, invalid: 0 }, context, {
@@ -163,7 +162,7 @@ async function toMessages(value: Json, prompt: string | undefined, context: Runn
     )
   }
   const template = await findPrompt(prompt, context)
-  const variables = isObject(value) ? { input: text, ...(value as JsonObject) } : { input: text }
+  const variables = isObject(value) ? { input: text, ...value } : { input: text }
   // A prompt that comes out the same whatever the input is says who the model is, not what is asked.
   if (template.formatString(variables) === template.formatString({})) return [...template.formatMessages({}), asUser]
   return template.formatMessages(variables, 'user')

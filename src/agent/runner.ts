@@ -76,6 +76,8 @@ interface Lane {
   isWorking: boolean
 }
 
+/** What a run may keep for itself: all that a model was told in it, and that is not written anywhere. */
+const maxSensoryBytes = 16 * 1_048_576
 const defaults = { leaseMs: 30_000, maxWaiting: 1_000, maxEvents: 10_000, graceMs: 5_000 } as const
 /** How long runs may go on before everybody else gets a turn of the event loop, in milliseconds. */
 const turnMs = 10
@@ -293,7 +295,7 @@ export class AgentRunner {
       runId: mail.id,
       input: readInput(mail),
       shortTerm,
-      sensory: new MemoryTree(undefined),
+      sensory: new MemoryTree(undefined, { maxBytes: maxSensoryBytes }),
       steps: lease.steps,
       saveStep: (step: StepRecord) => store.saveStep(lease, mail.id, step),
       options: waiting?.options ?? {},

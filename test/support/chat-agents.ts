@@ -60,7 +60,7 @@ export function chatAgent(model: ModelServer, options: ChatTestOptions = {}): Ag
   const { setup = {}, request = {}, more } = options
   const agent = new Agent()
     .addAction('ask', [InputEvent], (event, context) => {
-      const messages = [{ role: 'user' as const, content: String(event.value) }]
+      const messages = [{ role: 'user' as const, content: event.value as string }]
       context.sendEvent(new ChatRequestEvent({ model: 'chat', messages, ...request }))
     })
     .addAction('answer', [ChatResponseEvent], (event, context) =>
@@ -138,7 +138,7 @@ export function said(request: { readonly body: { readonly messages: readonly obj
 export function readableLog(): NonNullable<AgentRunnerOptions['log']> & { readonly lines: string[] } {
   const lines: string[] = []
   const write = (details: object | string, message?: string): void => {
-    lines.push(message ?? String(details))
+    lines.push(message ?? JSON.stringify(details))
   }
   return { lines, debug: write, info: write, warn: write, error: write }
 }

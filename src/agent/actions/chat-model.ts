@@ -4,6 +4,7 @@ import type { Json } from '../../base/json.ts'
 import { estimateTokens } from '../../tools/definitions/select.ts'
 import { excerpt } from '../../tools/value.ts'
 import type {
+  ChatAnswer,
   ChatMessage,
   ChatModelConnection,
   ChatModelSetupOptions,
@@ -13,7 +14,7 @@ import type {
 import { Exchange } from '../chat-exchange.ts'
 import type { Action, RunnerContext } from '../context.ts'
 import { isOfTheModel, readStrategy, tellIgnored, type Strategy } from '../error-strategy.ts'
-import { ChatRequestEvent, ChatResponseEvent, ToolRequestEvent, ToolResponseEvent } from '../events.ts'
+import { type ChatRequestEvent, ChatResponseEvent, ToolRequestEvent, ToolResponseEvent } from '../events.ts'
 import { findPrompt } from '../find-prompt.ts'
 import {
   readLimits,
@@ -24,12 +25,9 @@ import {
   untilDeadline,
   type Limits,
 } from '../model-limits.ts'
-import { askModel, type KeptAnswer } from '../model-request.ts'
+import { askModel } from '../model-request.ts'
 import { handleOf, modelTools, type ModelTools } from '../model-tools.ts'
-import { complaint, invalidOutput, readOutput } from '../structured-output.ts'
-
-/** What the action hears. */
-export const chatModelEvents: readonly string[] = [ChatRequestEvent.type, ToolResponseEvent.type]
+import { complaint, invalidOutput, readOutput, schemaPrompt } from '../structured-output.ts'
 
 /** How many rounds in a row may call nothing but tools that do not exist, or be the same, before the request fails. */
 const maxFruitless = 3
@@ -97,13 +95,13 @@ class Conversation {
     if (state.sameRounds >= maxFruitless) throw this.#loops()
     for (;;) {
       if (state.rounds >= this.#limits.maxRounds) throw roundLimit(this.#limits)
-      if (state.deadline !== null && Date.now() >= state.deadline) throw timeLimit(this.#limits.timeoutMs)
+      if (isOver(state.deadline)) throw timeLimit(this.#limits.timeoutMs)
       const tools = this.#tools()
       const answer = await this.#ask(tools)
       this.#exchange.add(answer.message)
       const { toolCalls } = answer.message
       if (toolCalls !== undefined) return this.#call(toolCalls, tools)
-      if (this.#respond(answer)) return
+      if (this.#respond(answer, tools)) return
     }
   }
 
@@ -112,16 +110,19 @@ class Conversation {
     return modelTools(this.#context.tools, tools, this.#context.log)
   }
 
-  async #ask(tools: ModelTools): Promise<KeptAnswer> {
+  async #ask(tools: ModelTools): Promise<ChatAnswer> {
     const { setup, connection } = this.#wiring
     const { id, request, state } = this.#exchange
     const streamTo = request.stream === true && request.outputSchema === undefined ? id : undefined
     const { definitions } = tools
+    const offersTools = definitions.length > 0 && !state.isHeld
     const asked: ChatRequest = {
       messages: this.#messages(tools),
       ...(setup.model === undefined ? {} : { model: setup.model }),
-      ...(definitions.length === 0 ? {} : { tools: definitions }),
-      ...(request.outputSchema === undefined ? {} : { outputSchema: request.outputSchema }),
+      ...(offersTools ? { tools: definitions } : {}),
+      // Held to a schema, models of many endpoints cannot call anything: https://github.com/ollama/ollama/issues/8095,
+      // https://github.com/vllm-project/vllm/issues/39929. So that comes last, and only if the answer does not fit by itself.
+      ...(request.outputSchema === undefined || offersTools ? {} : { outputSchema: request.outputSchema }),
       ...(setup.parameters === undefined ? {} : { parameters: setup.parameters }),
     }
     const deadline = state.deadline ?? undefined
@@ -145,7 +146,7 @@ class Conversation {
       }
     }
     const kept = await this.#context.durableExecute(`round-${state.rounds + 1}`, ask, { repeatable: true })
-    const answer = kept as unknown as KeptAnswer
+    const answer = kept as unknown as ChatAnswer
     // Known from before the process died: whoever looks on now has not heard it yet.
     if (!isNew && streamTo !== undefined && answer.message.toolCalls === undefined)
       await this.#context.tell({ type: 'text', requestId: streamTo, text: answer.message.content })
@@ -153,7 +154,7 @@ class Conversation {
     return answer
   }
 
-  #count({ usage, message }: KeptAnswer, asked: ChatRequest): void {
+  #count({ usage, message }: ChatAnswer, asked: ChatRequest): void {
     const { state } = this.#exchange
     state.rounds++
     state.tokens +=
@@ -170,7 +171,7 @@ class Conversation {
 
   /**
    * As the model gets them: one system message in front, as many endpoints take no other, out of the setup's prompt, those that begin
-   * the request, and what tools want said. What tools want said elsewhere is put beside the text that is there.
+   * the request, the schema of the answer, and what tools want said. What tools want said elsewhere is put beside the text that is there.
    */
   #messages(tools: ModelTools): ChatMessage[] {
     const { request, messages, state } = this.#exchange
@@ -179,7 +180,9 @@ class Conversation {
     const begin = messages.findIndex(({ role }) => role !== 'system')
     const leading = begin === -1 ? messages : messages.slice(0, begin)
     const systems = [...prompt.filter(({ role }) => role === 'system'), ...leading].map(({ content }) => content)
-    const system = [...systems, prompts.system].filter((text) => text.trim() !== '').join('\n\n')
+    const { outputSchema } = request
+    const schema = outputSchema === undefined ? '' : schemaPrompt(outputSchema)
+    const system = [...systems, schema, prompts.system].filter((text) => text.trim() !== '').join('\n\n')
     const lastUser = request.messages.findLastIndex(({ role }) => role === 'user')
     const reminders = prompts.remind(state.used.map((name) => handleOf(tools, name) ?? name))
     const others = messages.map((message, i): ChatMessage => {
@@ -216,12 +219,14 @@ class Conversation {
   }
 
   /** Whether the answer is the last word; else it went back to the model. */
-  #respond({ message, finishReason }: KeptAnswer): boolean {
+  #respond({ message, finishReason }: ChatAnswer, tools: ModelTools): boolean {
     const { id, request, state } = this.#exchange
     const read = request.outputSchema === undefined ? undefined : readOutput(message.content, request.outputSchema)
     if (read !== undefined && 'issues' in read) {
-      if (state.invalid >= this.#strategy.invalidRetries) throw invalidOutput(read.issues, finishReason)
-      state.invalid++
+      const isLast = state.isHeld || tools.definitions.length === 0
+      if (isLast && state.invalid >= this.#strategy.invalidRetries) throw invalidOutput(read.issues, finishReason)
+      if (isLast) state.invalid++
+      state.isHeld = true
       this.#exchange.add({ role: 'user', content: complaint(read.issues, finishReason) })
       return false
     }
@@ -246,6 +251,11 @@ class Conversation {
       `The model made the same calls (${names}) ${maxFruitless} times in a row and got the same answers. Say in the prompt when it is done, or take another model.`,
     )
   }
+}
+
+/** A timer may fire a millisecond early; what it has stopped is over all the same. */
+function isOver(deadline: number | null): boolean {
+  return deadline !== null && Date.now() + 1 >= deadline
 }
 
 function withText(message: ChatMessage, text: string): ChatMessage {

@@ -1,11 +1,8 @@
 /** The built-in action that looks for what is known. */
 import type { Json } from '../../base/json.ts'
 import type { Action } from '../context.ts'
-import { ContextRetrievalRequestEvent, ContextRetrievalResponseEvent, type RetrievedDocument } from '../events.ts'
+import { type ContextRetrievalRequestEvent, ContextRetrievalResponseEvent, type RetrievedDocument } from '../events.ts'
 import { checkCount } from '../model-limits.ts'
-
-/** What the action hears. */
-export const contextRetrievalEvents: readonly string[] = [ContextRetrievalRequestEvent.type]
 
 /**
  * Asks the vector store that a {@link ContextRetrievalRequestEvent} names, and answers with one {@link ContextRetrievalResponseEvent}. Throws

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { abortReason } from '../../base/abort.ts'
 import { ConvokeError, type ErrorCode, type Issue, type RetryPolicy } from '../../base/errors.ts'
-import { canonicalJson, type Json } from '../../base/json.ts'
+import { canonicalJson, isObject, type Json } from '../../base/json.ts'
 import { Content, isContent } from '../../protocol/content.ts'
 import { executeBatch, type BatchSpace, type CallAnswer } from '../../tools/batch.ts'
 import { failure, notBegun, thrownOutcome, toOutcome, type Failure, type Outcome } from '../../tools/call-outcome.ts'
@@ -10,12 +10,9 @@ import type { ToolCallOptions, ToolResult } from '../../tools/manager.ts'
 import type { Tool } from '../../tools/tool.ts'
 import type { ModelToolCall } from '../chat-model.ts'
 import type { Action, RunnerContext } from '../context.ts'
-import { ToolRequestEvent, ToolResponseEvent, type ToolAnswer } from '../events.ts'
+import { type ToolRequestEvent, ToolResponseEvent, type ToolAnswer } from '../events.ts'
 import { untilDeadline } from '../model-limits.ts'
 import { modelTools } from '../model-tools.ts'
-
-/** What the action hears. */
-export const toolCallEvents: readonly string[] = [ToolRequestEvent.type]
 
 /**
  * Carries out the calls of a {@link ToolRequestEvent} at the same time, as {@link executeBatch} does, and answers all of them, in their order and
@@ -30,12 +27,12 @@ export const toolCallEvents: readonly string[] = [ToolRequestEvent.type]
 export const toolCallAction: Action = async (event, context) => {
   const { payload, id } = event as ToolRequestEvent
   const { tools: patterns, requestId, deadline } = payload
-  const calls = distinct(payload.calls as readonly ModelToolCall[])
+  const calls = distinct(payload.calls)
   const isOfModel = requestId !== undefined
   const offered =
     patterns !== undefined || isOfModel ? modelTools(context.tools, patterns ?? ['*'], context.log) : undefined
-  const { signal, end } = untilDeadline(context.signal, deadline)
-  const space = new StepSpace(context, signal)
+  const limited = untilDeadline(context.signal, deadline)
+  const space = new StepSpace(context, limited.signal)
   const about = { requestId: requestId ?? id }
   try {
     const { answers } = await executeBatch(space, calls, {
@@ -50,17 +47,20 @@ export const toolCallAction: Action = async (event, context) => {
     space.assertWhole()
     context.sendEvent(toResponse(id, answers, payload.calls))
   } finally {
-    end()
+    limited.end()
   }
 }
 
-/** Calls by ids of their own, since answers stand under them: the second of an id gets another one. */
-function distinct(calls: readonly ModelToolCall[]): readonly ModelToolCall[] {
-  if (!Array.isArray(calls)) return calls
-  const taken = new Set(calls.map((call) => call?.id))
+/** Calls by ids of their own, since answers stand under them: the second of an id gets another one. What is no call stays as it is. */
+function distinct(given: unknown): readonly ModelToolCall[] {
+  // What is no list is told so where the round is carried out.
+  if (!Array.isArray(given)) return given as readonly ModelToolCall[]
+  const calls = given as readonly ModelToolCall[]
+  const idOf = (call: unknown): unknown => (isObject(call) ? call['id'] : undefined)
+  const taken = new Set(calls.map(idOf))
   const seen = new Set<string>()
   return calls.map((call) => {
-    const id = call?.id
+    const id = idOf(call)
     if (typeof id !== 'string' || id === '') return call
     let free = id
     for (let i = 2; seen.has(free); i++) if (!taken.has(`${id}_${i}`)) free = `${id}_${i}`
@@ -105,7 +105,7 @@ function toResponse(
 class StepSpace implements BatchSpace {
   readonly #context: RunnerContext
   readonly #signal: AbortSignal
-  #broken: unknown
+  #broken: ConvokeError | undefined
 
   constructor(context: RunnerContext, signal: AbortSignal) {
     this.#context = context
@@ -146,7 +146,7 @@ class StepSpace implements BatchSpace {
       return toResult(handle, fromKept(kept as unknown as Kept))
     } catch (error) {
       if (!hasBegun && error instanceof ConvokeError && error.code === 'worker_lost') return toResult(handle, lost)
-      this.#broken ??= error
+      this.#broken ??= ConvokeError.from(error)
       throw error
     }
   }
