@@ -90,6 +90,7 @@ describe('what an agent answers', () => {
     [
       'its closing words',
       async function* () {
+        yield { type: 'progress', progress: 1 }
         return 'Done.'
       },
       'Done.',
