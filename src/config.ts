@@ -14,6 +14,8 @@ import type { Issue } from './base/errors.ts'
 import { ConvokeError } from './base/errors.ts'
 import type { JsonObject } from './base/json.ts'
 import { isObject } from './base/json.ts'
+import { isSecret } from './base/secrets.ts'
+import { readOutputSchema, readPrompt, whyUnreadable } from './agent-files.ts'
 import { rewriteOlderShapes } from './older-config/shapes.ts'
 import type { NodeOptions } from './options.ts'
 import type { PeerOptions } from './peers/peer.ts'
@@ -42,7 +44,7 @@ export function processEnvironment(): Environment {
  * Reads a configuration file and replaces each `${env:NAME}` in its texts, and below `mcpServers` the spellings of other
  * hosts, `${NAME}` and `${NAME:-default}`, too. Throws one `config` error that names
  * every mistake, a line each (`FILE:LINE:COLUMN: …`), and never a secret: no value from below `server.auth`, from `auth`
- * and `headers` of a peer, or from a server of `mcpServers`, no user and password of a URL, nothing from the environment.
+ * and `headers` of a peer, `apiKey` and `headers` of a model, or from a server of `mcpServers`, no user and password of a URL, nothing from the environment.
  */
 export async function loadConfig(file: string, environment: Environment = process.env): Promise<LoadedConfig> {
   const source = new Source(file, await readText(file))
@@ -56,6 +58,8 @@ export async function loadConfig(file: string, environment: Environment = proces
   const baseDir = dirname(resolve(file))
   checkServer(source, config)
   checkPeers(source, { peers, ...config }, fromEnvironment)
+  checkModels(source, config, fromEnvironment)
+  await checkAgent(source, { peers, ...config }, baseDir)
   checkPolicy(source, config)
   checkPins(source, { peers, ...config })
   checkNames(source, { peers, ...config })
@@ -98,14 +102,6 @@ async function readText(file: string): Promise<string> {
   } catch (cause) {
     throw new ConvokeError('config', `Cannot read the configuration ${file}: ${whyUnreadable(cause)}.`, { cause })
   }
-}
-
-function whyUnreadable(error: unknown): string {
-  const { code } = error as NodeJS.ErrnoException
-  if (code === 'ENOENT' || code === 'ENOTDIR') return 'there is no such file'
-  if (code === 'EISDIR') return 'it is a folder'
-  if (code === 'EACCES' || code === 'EPERM') return 'this user may not read it'
-  return `reading it failed (${code ?? 'for an unknown reason'})`
 }
 
 /** Keys and indices from the top of the file down. */
@@ -450,6 +446,8 @@ const privateParts: readonly Path[] = [
   ['server', 'auth'],
   ['peers', '*', 'auth'],
   ['peers', '*', 'headers'],
+  ['models', '*', 'apiKey'],
+  ['models', '*', 'headers'],
   ['mcpServers', '*'],
   // Where a key is pasted for a certificate.
   ['peers', '*', 'tls', 'ca'],
@@ -545,13 +543,90 @@ function checkPeers(source: Source, config: ConfigFile, fromEnvironment: Readonl
     ]
     for (const [secret, ...place] of secrets) {
       const where = [...path, 'auth', ...place]
-      if (secret === undefined || fromEnvironment.has(toPointer(where))) continue
-      source.warn(
-        where,
-        `${showPath(where)} stands in the file in clear text; put it into the environment and write "\${env:NAME}".`,
-      )
+      if (secret !== undefined) warnOfSecret(source, where, fromEnvironment)
     }
   }
+}
+
+function warnOfSecret(source: Source, path: Path, fromEnvironment: ReadonlyMap<string, string>): void {
+  if (fromEnvironment.has(toPointer(path))) return
+  source.warn(
+    path,
+    `${showPath(path)} stands in the file in clear text; put it into the environment and write "\${env:NAME}".`,
+  )
+}
+
+function checkModels(source: Source, { models = {} }: ConfigFile, fromEnvironment: ReadonlyMap<string, string>): void {
+  for (const [name, { baseUrl, apiKey, headers = {} }] of Object.entries(models)) {
+    const path = ['models', name]
+    if (
+      checkUrl(
+        source,
+        [...path, 'baseUrl'],
+        baseUrl,
+        'which is shown to people; credentials belong into apiKey or headers',
+      )
+    ) {
+      const { protocol, hostname } = new URL(baseUrl)
+      const hasSecrets = apiKey !== undefined || Object.keys(headers).length > 0
+      if (hasSecrets && protocol === 'http:' && !isLoopback(hostname)) {
+        source.warn(
+          [...path, 'baseUrl'],
+          `${showPath(path)} is sent credentials over plain http: whoever sits on the way can read them.`,
+        )
+      }
+    }
+    if (apiKey !== undefined) warnOfSecret(source, [...path, 'apiKey'], fromEnvironment)
+    for (const header of Object.keys(headers)) {
+      if (isSecret(header, '')) warnOfSecret(source, [...path, 'headers', header], fromEnvironment)
+    }
+  }
+}
+
+async function checkAgent(source: Source, config: ConfigFile, baseDir: string): Promise<void> {
+  const { agent, models = {}, peers = {} } = config
+  const { react, module } = agent
+  if (react === undefined) return
+  const path = ['agent', 'react']
+  const at = (...keys: string[]): Path => [...path, ...keys]
+  if (module !== undefined) {
+    source.add(['agent', 'module'], 'agent.module and agent.react both answer messages; keep one of them.', 'key')
+  }
+  const { model, prompt, outputSchema, tools = [], agents = [] } = react
+  if (!Object.hasOwn(models, model)) {
+    source.add(at('model'), `agent.react.model names no model; ${knownOr('models', Object.keys(models), model)}`)
+  }
+  for (const [index, id] of agents.entries()) {
+    if (Object.hasOwn(peers, id)) continue
+    const where = at('agents', String(index))
+    source.add(where, `${showPath(where)} names no peer; ${knownOr('peers', Object.keys(peers), id)}`)
+  }
+  if (agents.length > 0 && config.features?.delegate === false) {
+    source.add(at('agents'), 'agent.react.agents needs peers, and features.delegate is false.')
+  }
+  for (const [index, glob] of tools.entries()) {
+    const [, service] = /^([^.*]*)\./.exec(glob) ?? []
+    if (service === undefined || maybeService(config, service)) continue
+    const where = at('tools', String(index))
+    source.warn(where, `${showPath(where)} gives nothing: there is no peer or MCP server ${service}.`)
+  }
+  if (prompt !== undefined) await tell(source, at('prompt'), readPrompt(prompt, baseDir))
+  if (outputSchema !== undefined) await tell(source, at('outputSchema'), readOutputSchema(outputSchema, baseDir))
+}
+
+async function tell(source: Source, path: Path, reading: Promise<unknown>): Promise<void> {
+  try {
+    await reading
+  } catch (error) {
+    source.add(path, `${showPath(path)} ${ConvokeError.from(error).message}`)
+  }
+}
+
+/** What was probably meant by a name that is none. */
+function knownOr(key: string, known: readonly string[], name: string): string {
+  const similar = similarOf(name, known)
+  if (similar !== undefined) return `did you mean ${similar}?`
+  return known.length === 0 ? `there are no ${key} in the file.` : `there are ${known.slice(0, 20).join(', ')}.`
 }
 
 function checkPolicy(source: Source, { toolPolicy = [] }: ConfigFile): void {
@@ -607,15 +682,17 @@ function maybeService({ peers = {}, mcpServers = {}, discovery }: ConfigFile, id
 
 type OAuthInFile = Extract<PeerOptions['auth'], { oauth2: unknown }>['oauth2']
 
+const notSent = 'which is not sent; credentials belong into auth'
+
 /** Whether it is one, without user and password, which would be sent to nobody and be seen by everybody. */
-function checkUrl(source: Source, path: Path, url: string): boolean {
+function checkUrl(source: Source, path: Path, url: string, why = notSent): boolean {
   if (!URL.canParse(url)) {
     source.add(path, `${showPath(path)} ${messageOf(schemaAt(path))}.`)
     return false
   }
   const { username, password } = new URL(url)
   if (username === '' && password === '') return true
-  source.add(path, `${showPath(path)} has a user or a password in it, which is not sent; credentials belong into auth.`)
+  source.add(path, `${showPath(path)} has a user or a password in it, ${why}.`)
   return false
 }
 

@@ -2,6 +2,7 @@
 export { Agent, type ActionFor, type AgentAction } from './agent/agent.ts'
 export { ChatModelSetup } from './agent/chat-model-setup.ts'
 export type {
+  AskAgentOptions,
   ChatAnswer,
   ChatDelta,
   ChatMessage,
@@ -11,6 +12,7 @@ export type {
   ChatRole,
   ChatUsage,
   EmbeddingModel,
+  ModelLimits,
   ModelToolCall,
   RemoteAgent,
   StoredDocument,
@@ -18,6 +20,7 @@ export type {
 } from './agent/chat-model.ts'
 export { AgentConfiguration, defineOption, type ConfigOption, type OptionTypes } from './agent/configuration.ts'
 export type { Action, AgentToolSpace, DurableOptions, RunEvent, RunnerContext, RunOptions } from './agent/context.ts'
+export type { ConversationOptions } from './agent/conversation-memory.ts'
 export {
   action,
   chatModelConnection,
@@ -70,16 +73,24 @@ export {
   ToolRequestEvent,
   ToolResponseEvent,
   type BuiltInEvent,
+  type ChatRequestPayload,
+  type ChatResponsePayload,
+  type ErrorStrategy,
   type EventKind,
   type EventOf,
+  type RetrySettings,
+  type ToolRequestPayload,
+  type ToolResponsePayload,
 } from './agent/events.ts'
 export { exportedFrom } from './agent/function-reference.ts'
 export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
 export { OpenAiConnection, type OpenAiConnectionOptions } from './agent/openai-connection.ts'
 export { OpenAiEmbeddingModel, type OpenAiEmbeddingOptions } from './agent/openai-embedding.ts'
+export type { OutputSchema, RowType } from './agent/output-schema.ts'
 export type { AgentPlanJson } from './agent/plan-json.ts'
 export { AgentPlan, type AgentPlanOptions, type PlannedAction, type ResourceProvider } from './agent/plan.ts'
 export { Prompt, type PromptTemplate, type PromptVariables } from './agent/prompt.ts'
+export { ReActAgent, type ReActAgentOptions } from './agent/react-agent.ts'
 export { ResourceDescriptor } from './agent/resource-descriptor.ts'
 export type { PlannedResource, ResourceJson, ResourceMap } from './agent/resource-provider.ts'
 export type { ModuleReference, ResourceClass, ResourceContext, Resources, ResourceType } from './agent/resources.ts'
@@ -100,13 +111,16 @@ export type {
   DelegationOptions,
   JwtOptions,
   McpPublishOptions,
+  ModelOptions,
   NodeOptions,
+  ReactOptions,
   ServerOptions,
   SkillOptions,
   StoreSettings,
   TokenOptions,
   ToolModule,
 } from './options.ts'
+export { PeerAgent, type PeerAgentArguments } from './peer-agent.ts'
 export type { PeerStatus } from './peers/client.ts'
 export { ClientManager } from './peers/client-manager.ts'
 export {

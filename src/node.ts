@@ -1,16 +1,17 @@
 /** A node: opens the store, builds the rooms, listens, and stops it all in reverse. */
 import { readFile } from 'node:fs/promises'
 import { isAbsolute, join, resolve } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
+import { fileURLToPath } from 'node:url'
 import { pause } from './base/abort.ts'
 import { ConvokeError } from './base/errors.ts'
 import { parseDuration } from './base/duration.ts'
 import { namesPrivateAddress } from './base/address.ts'
 import { createGuardedFetch, type GuardedFetch } from './base/guarded-fetch.ts'
-import { isObject, type JsonObject } from './base/json.ts'
+import { isObject, type Json, type JsonObject } from './base/json.ts'
 import { createLog, type Log } from './base/log.ts'
 import { McpPublisher } from './mcp/publisher.ts'
 import type { McpServerRegistry } from './mcp/server-registry.ts'
+import { checkAgentOptions, openAgent, readAnswering, type Answering, type OpenAgent } from './node-agent.ts'
 import type { NodeOptions } from './options.ts'
 import type { ClientManager } from './peers/client-manager.ts'
 import { Discovery } from './peers/discovery.ts'
@@ -108,6 +109,7 @@ const firstLookMs = 10_000
  */
 export async function createNode(options: NodeOptions): Promise<Node> {
   checkAgent(options)
+  checkAgentOptions(options)
   checkServer(options)
   checkDiscovery(options)
   checkMcp(options)
@@ -118,12 +120,17 @@ export async function createNode(options: NodeOptions): Promise<Node> {
   const authenticator = createAuthenticator(options.server?.auth)
   const space = await openToolSpace(options, { log })
   try {
-    const onMessage = options.onMessage ?? (await loadHandler(options, baseDir))
-    const template = await readTemplate(options, baseDir)
+    const answering = await readAnswering(options, baseDir)
+    const template = await readTemplate(options, answering, baseDir)
     const store = await openStore(storeOptions(options, baseDir))
+    let agent: OpenAgent | undefined
     try {
-      return new RunningNode({ options, log, authenticator, space, onMessage, template, store })
+      if (answering.agent !== undefined)
+        agent = await openAgent({ agent: answering.agent, options, space, store: store.agents, log, baseDir })
+      const { onMessage } = answering
+      return new RunningNode({ options, log, authenticator, space, onMessage, agent, template, store })
     } catch (error) {
+      await agent?.close()
       await store.close()
       throw error
     }
@@ -139,6 +146,7 @@ interface Parts {
   readonly authenticator: ReturnType<typeof createAuthenticator>
   readonly space: AgentTools
   readonly onMessage: MessageHandler | undefined
+  readonly agent: OpenAgent | undefined
   readonly template: JsonObject
   readonly store: Store
 }
@@ -153,6 +161,7 @@ class RunningNode implements Node {
   readonly mcp: McpPublisher | undefined
   readonly warnings: readonly string[]
   readonly #space: AgentTools
+  readonly #agent: OpenAgent | undefined
   readonly #options: NodeOptions
   readonly #log: Log
   readonly #store: Store
@@ -172,10 +181,11 @@ class RunningNode implements Node {
   #isStarted = false
   #stopping: Promise<void> | undefined
 
-  constructor({ options, log, authenticator, space, onMessage, template, store }: Parts) {
+  constructor({ options, log, authenticator, space, onMessage, agent: open, template, store }: Parts) {
     const { server = {} } = options
     const host = server.host ?? '127.0.0.1'
     this.#space = space
+    this.#agent = open
     this.#options = options
     this.#log = log
     this.#store = store
@@ -204,7 +214,13 @@ class RunningNode implements Node {
     this.#runtime = new TaskRuntime({
       store,
       log,
-      execute: createExecutor({ tools: this.tools, onMessage, guard, log }),
+      execute: createExecutor({
+        tools: this.tools,
+        onMessage,
+        agent: open && { runs: open.runner, ready: () => this.#firstLook },
+        guard,
+        log,
+      }),
       cancelGraceMs: server.cancelGraceMs ?? defaults.cancelGraceMs,
       deduplicate: server.deduplicateMessages ?? true,
       maxRuns: server.maxRunningTasks ?? defaults.maxRunningTasks,
@@ -345,20 +361,22 @@ class RunningNode implements Node {
     if (this.#isStarted || this.#stopping !== undefined) throw new ConvokeError('config', 'A node can be started once.')
     this.#isStarted = true
     if (listen) await this.#listen()
+    if (this.#options.features?.delegate !== false) this.#discovery.start()
+    // Nobody waits for it but hosts that ask for a list at once, and an agent, also with tasks of the process before.
+    const looking = this.#look()
+    this.#firstLook = Promise.race([looking, pause(firstLookMs, this.#life.signal)])
     const recovered = await this.#runtime.recover()
     if (recovered > 0) this.#log.info({ recovered }, 'Took over the tasks of a process that ended.')
     this.#push.start()
-    if (this.#options.features?.delegate !== false) this.#discovery.start()
-    // Nobody waits for it but hosts that ask for a list at once.
-    const looking = this.#look()
-    this.#firstLook = Promise.race([looking, pause(firstLookMs, this.#life.signal)])
   }
 
   /** Finds the tools that are to be known from the start: all, or those that are to be published. */
   async #look(): Promise<void> {
     const { signal } = this.#life
-    const { discovery, features } = this.#options
-    if (discovery?.startup !== true) return await this.tools.discover({ published: true, signal })
+    const { agent, discovery, features } = this.#options
+    // A model is offered what is known.
+    const named = this.#agent === undefined ? [] : (agent.react?.tools ?? ['*'])
+    if (discovery?.startup !== true) return await this.tools.discover({ published: true, named, signal })
     const scanning = features?.delegate === false ? undefined : this.#discovery.scan()
     await Promise.all([scanning, this.tools.discover({ kinds: ['mcp', 'custom'], signal })])
   }
@@ -378,7 +396,10 @@ class RunningNode implements Node {
     this.#life.abort(new ConvokeError('canceled', 'The node is stopping.'))
     this.#app.stopListening()
     const drainMs = this.#options.server?.drainMs ?? defaults.drainMs
-    await Promise.all([this.#runtime.close(drainMs), this.tools.drain(drainMs)])
+    // A run of the agent that is left to the next process ends here without a word in the store.
+    const leaving = (): void => void this.#agent?.close()
+    await Promise.all([this.#runtime.close(drainMs, leaving), this.tools.drain(drainMs)])
+    await this.#agent?.close()
     await this.mcp?.close()
     await this.#app.close()
     await this.#push.close()
@@ -432,26 +453,8 @@ function checkServer({ server = {} }: NodeOptions): void {
   }
 }
 
-/** The module's `onMessage` or default export. */
-async function loadHandler({ agent }: NodeOptions, baseDir: string): Promise<MessageHandler | undefined> {
-  if (agent.module === undefined) return undefined
-  const file = resolve(baseDir, agent.module)
-  let loaded: { onMessage?: unknown; default?: unknown }
-  try {
-    loaded = (await import(pathToFileURL(file).href)) as typeof loaded
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause)
-    throw new ConvokeError('config', `agent.module ${agent.module} cannot be loaded: ${why}`, { cause })
-  }
-  const handler = loaded.onMessage ?? loaded.default
-  if (typeof handler !== 'function') {
-    throw new ConvokeError('config', `agent.module ${agent.module} must export a function onMessage(message, context).`)
-  }
-  return handler as MessageHandler
-}
-
 /** The checked-in card, with the agent's own words in it. */
-async function readTemplate({ agent }: NodeOptions, baseDir: string): Promise<JsonObject> {
+async function readTemplate({ agent }: NodeOptions, answering: Answering, baseDir: string): Promise<JsonObject> {
   const own = fileURLToPath(new URL('../agent-card.json', import.meta.url))
   const file = agent.card === undefined ? own : resolve(baseDir, agent.card)
   let template: unknown
@@ -468,7 +471,23 @@ async function readTemplate({ agent }: NodeOptions, baseDir: string): Promise<Js
     name: agent.name ?? agent.id,
     ...(agent.description === undefined ? {} : { description: agent.description }),
     ...(agent.version === undefined ? {} : { version: agent.version }),
+    ...(answering.agent === undefined ? {} : { skills: withConversation(template['skills'], agent) }),
   }
+}
+
+/** The skills of a template and an ordinary one for the conversation, unless it has one already. */
+function withConversation(skills: unknown, { id, name = id, description }: NodeOptions['agent']): Json[] {
+  const own = Array.isArray(skills) ? (skills as Json[]) : []
+  if (own.some((skill) => isObject(skill) && skill['id'] === 'chat')) return own
+  const chat = {
+    id: 'chat',
+    name: 'Chat',
+    description: description ?? `Talks with ${name}: a message in words that names no tool.`,
+    tags: ['chat'],
+    inputModes: ['text/plain', 'application/json'],
+    outputModes: ['text/plain', 'application/json'],
+  }
+  return [...own, chat]
 }
 
 function storeOptions({ store = {} }: NodeOptions, baseDir: string): { url: string; maxBytes?: number } {

@@ -1,4 +1,6 @@
 /** What a node is made from. The configuration file has the same shape; `config.ts` reads it into this. */
+import type { Agent } from './agent/agent.ts'
+import type { JsonObject } from './base/json.ts'
 import type { McpServerOptions } from './mcp/server-options.ts'
 import type { DiscoveryOptions } from './peers/discovery.ts'
 import type { PeerOptions } from './peers/peer.ts'
@@ -101,8 +103,67 @@ export interface AgentOptions {
   readonly version?: string
   /** Path of a card template to use instead of the package's agent-card.json, relative to `baseDir`. */
   readonly card?: string
-  /** Path of a module whose default export, or export `onMessage`, answers messages that name no tool. */
+  /** A language model that answers messages which name no tool, and calls tools for it. */
+  readonly react?: ReactOptions
+  /**
+   * Path of a module whose export `agent`, an Agent or its class, or export `onMessage`, a message handler, answers messages that
+   * name no tool. The default export may be either.
+   */
   readonly module?: string
+}
+
+export interface ReactOptions {
+  /** The name of one of `models`. */
+  readonly model: string
+  /** What the model is told first: a text, or the path of one, relative to `baseDir`: it ends in `.md` or `.txt`, or begins with `./` or `../`. */
+  readonly prompt?: string
+  /** The tools that the model may call: handles, and globs over them. Default: `["*"]`. */
+  readonly tools?: readonly string[]
+  /** Peers whose agents the model may ask in words: it has the tool `ask_ID` for each. Default: none. */
+  readonly agents?: readonly string[]
+  /** How often the model may be asked for one message. Default: 12. */
+  readonly maxRounds?: number
+  /** How many tools may be called for one message. Default: 64. */
+  readonly maxToolCalls?: number
+  /** Tokens in and out of all rounds for one message. Default: no limit. */
+  readonly maxTokens?: number
+  /** How long one message may take with all its rounds and tools, in milliseconds. Default: no limit. */
+  readonly timeoutMs?: number
+  /** A JSON Schema that the answer must fit, or the path of one, relative to `baseDir`. The answer is data then. */
+  readonly outputSchema?: JsonObject | string
+  /**
+   * What becomes of a message when the model fails, or its answer does not fit: the task fails, it is completed without an
+   * answer, or the model is asked again first. Default: `fail`.
+   */
+  readonly onError?: 'fail' | 'ignore' | 'retry'
+  /** How much of a conversation the model is told again with its next message. */
+  readonly history?: { readonly maxMessages?: number; readonly maxChars?: number }
+}
+
+/** A language model behind an endpoint that speaks OpenAI's chat completions. */
+export interface ModelOptions {
+  /** Up to where `/chat/completions` goes, mostly `…/v1`. */
+  readonly baseUrl: string
+  /** What the endpoint calls the model. */
+  readonly model: string
+  /** Sent as `Authorization: Bearer`. */
+  readonly apiKey?: string
+  /** Further headers of each request. */
+  readonly headers?: Readonly<Record<string, string>>
+  /** How long the endpoint may say nothing, in milliseconds. Default: 120,000. */
+  readonly timeoutMs?: number
+  /** How often a request that failed for a reason that may pass is made again. Default: 2. */
+  readonly retries?: number
+  /** Default: the endpoint's own. */
+  readonly temperature?: number
+  /** Most tokens of one answer. Default: the endpoint's own. */
+  readonly maxTokens?: number
+  /** Further members of each request's body, such as `seed`. */
+  readonly parameters?: JsonObject
+  /** How the model is held to an output schema. Default: `auto`, the first way that the endpoint does not refuse. */
+  readonly structuredOutput?: 'auto' | 'json_schema' | 'json_object' | false
+  /** Whether the address may be one that is not public. Default: whether `baseUrl` itself names such an address. */
+  readonly allowPrivate?: boolean
 }
 
 export interface ToolCallSettings {
@@ -154,6 +215,8 @@ export interface McpPublishOptions {
 
 export interface NodeOptions {
   readonly agent: AgentOptions
+  /** Language models, by the names that agents have for them. */
+  readonly models?: Readonly<Record<string, ModelOptions>>
   /** Other agents, by the id that their tools are called with here: `^[A-Za-z0-9_-]{1,64}$`. */
   readonly peers?: Readonly<Record<string, PeerOptions>>
   /**
@@ -190,8 +253,8 @@ export interface NodeOptions {
   readonly builtin?: BuiltinSettings
   /** Without it there are no skills, and none of the tools for them. */
   readonly skills?: SkillOptions
-  /** Answers messages that name no tool. */
-  readonly onMessage?: MessageHandler
+  /** Answers messages that name no tool: a handler, or an agent. */
+  readonly onMessage?: MessageHandler | Agent
   /** `silent`, `error`, `warn`, `info`, `debug`. Default: `warn` for `createNode`, `info` for `convoke serve`. */
   readonly logLevel?: 'silent' | 'error' | 'warn' | 'info' | 'debug'
   /** What relative paths start from. Default: the working directory; the file's folder for a configuration file. */

@@ -201,7 +201,7 @@ logLevel: verbose
     ],
     [
       'agent: { id: a, __proto__: b }\n',
-      'convoke.yaml:1:17: agent.__proto__ is an unknown key. Allowed: id, name, description, version, card, module.',
+      'convoke.yaml:1:17: agent.__proto__ is an unknown key. Allowed: id, name, description, version, card, module, react.',
     ],
   ])('%j is told in a sentence', async (text, sentence) => {
     expect(await problemsOf(text)).toEqual([sentence])
@@ -743,6 +743,7 @@ describe('convoke.schema.json', () => {
     description: true,
     version: true,
     card: true,
+    react: true,
     module: true,
   }
   const server: Record<keyof ServerOptions, true> = {

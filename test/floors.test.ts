@@ -13,7 +13,19 @@ const floors = [
   ['tasks', 'tools'],
   ['agent', 'peers', 'mcp'],
   ['server'],
-  ['node.ts', 'execution.ts', 'tool-space.ts', 'config.ts', 'older-config', 'options.ts', 'index.ts', 'cli'],
+  [
+    'node.ts',
+    'node-agent.ts',
+    'execution.ts',
+    'tool-space.ts',
+    'config.ts',
+    'older-config',
+    'options.ts',
+    'agent-files.ts',
+    'peer-agent.ts',
+    'index.ts',
+    'cli',
+  ],
 ]
 
 /** What a node is made from has types of all floors in it, and the auth of the server takes its part of them. */

@@ -512,7 +512,7 @@ describe('agent.module', () => {
     ['is not there', undefined, /cannot be loaded/],
     ['does not parse', 'export default {', /cannot be loaded/],
     ['throws', 'throw new Error("on purpose")', /cannot be loaded: on purpose/],
-    ['exports no function', 'export default 7', /must export a function onMessage/],
+    ['exports no function', 'export default 7', /must export an agent, or a function onMessage/],
   ])('that %s is a config error', async (_what, code, message) => {
     const baseDir = await temporaryFolder()
     if (code !== undefined) await writeFile(join(baseDir, 'agent.mjs'), code)

@@ -4,7 +4,9 @@
  * endpoints speak.
  */
 import type { Json, JsonObject } from '../base/json.ts'
+import type { Delegation } from '../protocol/delegation.ts'
 import type { OpenAiTool } from '../tools/definitions/shapes.ts'
+import type { Question } from '../tools/tool.ts'
 
 export type ChatRole = 'system' | 'user' | 'assistant' | 'tool'
 
@@ -40,7 +42,7 @@ export interface ModelLimits {
   maxToolCalls?: number
   /** Tokens in and out of all rounds, as the endpoint counts them (estimated where it does not); then `token_limit`. Default: no limit. */
   maxTokens?: number
-  /** Milliseconds for all rounds and tools; then `time_limit`. Default: no limit. */
+  /** Milliseconds for all rounds and tools, from the beginning or since the run was resumed; then `time_limit`. Default: no limit. */
   timeoutMs?: number
 }
 
@@ -125,15 +127,26 @@ export interface VectorStore {
   close?(): Promise<void> | void
 }
 
-/** Another node's agent. */
+/** What a message to another agent goes with. */
+export interface AskAgentOptions {
+  /** The same one again gets the same answer without asking twice. Default: one that is the same when the run is resumed. */
+  readonly messageId?: string
+  /** Goes on with a conversation. Default: that of the key's last message to the agent. */
+  readonly contextId?: string
+  /** Default: that of the run. */
+  readonly signal?: AbortSignal
+  /** Answers what the agent asks meanwhile. Default: the caller of the run does, and where there is none it fails with `unsupported_operation`. */
+  readonly ask?: (question: Question) => Promise<Json>
+  /** The way that the work came which this is part of, so that it cannot go in circles. Default: that of the run. */
+  readonly chain?: Delegation | undefined
+}
+
+/** Another node's agent. `context.getResource` gives it with the defaults of the run; by itself it knows of none. */
 export interface RemoteAgent {
-  /**
-   * Sends a message and waits for the answer: its text, or its data where it has some. The same `messageId` again gets the same answer
-   * without asking twice. `contextId` goes on with a conversation.
-   */
+  /** Sends a message and waits for the answer: its data where it has some, else its text. */
   ask(
     message: string,
-    options: { readonly messageId: string; readonly contextId?: string; readonly signal: AbortSignal },
+    options?: AskAgentOptions,
   ): Promise<{ readonly answer: Json; readonly contextId?: string; readonly taskId?: string }>
   close?(): Promise<void> | void
 }

@@ -1,6 +1,7 @@
 /** What an action is given, and what a run tells those who look on. */
 import type { Json, JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
+import type { Delegation } from '../protocol/delegation.ts'
 import type { CallAnswer } from '../tools/batch.ts'
 import type { ToolCallOptions, ToolResult } from '../tools/manager.ts'
 import type { Caller, Question, Tool } from '../tools/tool.ts'
@@ -61,6 +62,8 @@ export interface DurableOptions<T extends Json> {
 
 /** What runs a model's calls, and knows what there is to call. */
 export interface AgentToolSpace {
+  /** The way that the work came which calls tools here, for messages to other agents. Default: it begins here. */
+  chain?(): Delegation | undefined
   /** The known tools. */
   list(): readonly Tool[]
   get(name: string): Tool | undefined
@@ -83,6 +86,8 @@ export type RunEvent =
   | { readonly type: 'restart'; readonly requestId: string }
   | { readonly type: 'tool-call'; readonly requestId: string; readonly callId: string; readonly tool: string }
   | { readonly type: 'tool-result'; readonly requestId: string; readonly callId: string; readonly answer: CallAnswer }
+  /** The error strategy `ignore` took a failure: there will be no output for this request. `reason`: `schema mismatch`, or the failure in words. */
+  | { readonly type: 'ignored'; readonly requestId: string; readonly reason: string }
   /** An output, as it was put out. */
   | { readonly type: 'output'; readonly value: Json }
 

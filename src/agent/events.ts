@@ -77,7 +77,10 @@ export interface ChatRequestPayload {
   model: string
   /** What is said to it, behind the setup's own prompt. */
   messages: ChatMessage[]
-  /** What the answer must look like, a JSON Schema; the response then has `output`. */
+  /**
+   * What the answer must look like, a JSON Schema; the response then has `output`. The model is told of it, and the endpoint holds it
+   * to it where it can; a model with tools only in one more round, without them, when its answer does not fit.
+   */
   outputSchema?: JsonObject
   /** Whether the text of the answer goes to the caller as it comes. Default: false. */
   stream?: boolean
@@ -85,6 +88,24 @@ export interface ChatRequestPayload {
   variables?: Record<string, Json>
   /** Over those of the setup. */
   limits?: ModelLimits
+  /**
+   * What a failure of the model, or a limit that was reached, comes to. `fail`: the run fails with its code. `ignore`: a warning, a RunEvent
+   * `ignored`, and no response. `retry`: as `fail`, but the model is asked again first, as `retry` says. Default: `fail`.
+   */
+  errorStrategy?: ErrorStrategy
+  /** For the strategy `retry`. */
+  retry?: RetrySettings
+  /** How often an answer that does not fit the output schema goes back to the model with what is wrong; each is a round. Default: 0, under the strategy `retry` `attempts - 1`. */
+  invalidRetries?: number
+}
+
+export type ErrorStrategy = 'fail' | 'ignore' | 'retry'
+
+export interface RetrySettings {
+  /** How often one round, and one answer that must fit a schema, is tried in all: 1 or more. Default: 3. */
+  attempts?: number
+  /** Milliseconds before the second attempt at a round; they double from there, up to 30 s, with jitter. Default: 500. */
+  backoffMs?: number
 }
 
 export class ChatRequestEvent extends AgentEvent<'chat_request', ChatRequestPayload> {
@@ -125,6 +146,8 @@ export interface ToolRequestPayload {
   requestId?: string
   /** The chat model setup whose round this is. */
   model?: string
+  /** When the calls are stopped, in milliseconds since 1970. Default: without a limit. */
+  deadline?: number
 }
 
 export class ToolRequestEvent extends AgentEvent<'tool_request', ToolRequestPayload> {
@@ -155,7 +178,7 @@ export interface ToolResponsePayload {
   success: Record<string, boolean>
   /** By the id of the call: why it did not. */
   errors: Record<string, string>
-  /** By the id of the call: the id that the model gave it. Differs only where it gave none. */
+  /** By the id of the call: the id that the model gave it. Differs only where it gave none, or one that another call of the round has. */
   externalIds: Record<string, string>
 }
 

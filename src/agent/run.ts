@@ -15,6 +15,7 @@ import type { MemoryTree } from './memory.ts'
 import type { AgentPlan, PlannedAction } from './plan.ts'
 import type { ResourcePool } from './resource-pool.ts'
 import type { Resources, ResourceType } from './resources.ts'
+import { remoteAgentOf } from './run-remote-agent.ts'
 
 /** What all runs of a runner share. */
 export interface RunHost {
@@ -262,7 +263,9 @@ class ActionContext implements RunnerContext {
 
   async getResource<Type extends ResourceType>(name: string, type: Type): Promise<Resources[Type]> {
     this.#run.assertOpen('asks for a resource')
-    return await this.#run.host.resources.get(name, type)
+    const resource = await this.#run.host.resources.get(name, type)
+    if (type !== 'remoteAgent') return resource
+    return remoteAgentOf(name, resource as Resources['remoteAgent'], this) as Resources[Type]
   }
 
   async durableExecute<T extends Json>(

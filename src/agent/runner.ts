@@ -16,6 +16,7 @@ import { InputEvent } from './events.ts'
 import { MemoryTree } from './memory.ts'
 import type { AgentPlan } from './plan.ts'
 import { ResourcePool } from './resource-pool.ts'
+import type { Resources, ResourceType } from './resources.ts'
 import { Run, type RunHost } from './run.ts'
 
 export interface AgentRunnerOptions {
@@ -75,6 +76,8 @@ interface Lane {
   isWorking: boolean
 }
 
+/** What a run may keep for itself: all that a model was told in it, and that is not written anywhere. */
+const maxSensoryBytes = 16 * 1_048_576
 const defaults = { leaseMs: 30_000, maxWaiting: 1_000, maxEvents: 10_000, graceMs: 5_000 } as const
 /** How long runs may go on before everybody else gets a turn of the event loop, in milliseconds. */
 const turnMs = 10
@@ -156,6 +159,11 @@ export class AgentRunner {
     } finally {
       unlink?.()
     }
+  }
+
+  /** A resource of the agent, made if it was not yet; closed with the runner. */
+  async getResource<Type extends ResourceType>(name: string, type: Type): Promise<Resources[Type]> {
+    return await this.#resources.get(name, type)
   }
 
   /** Runs what a process before has left in the mailboxes of this scope, and resolves when that is done. Their failures are in the store;
@@ -287,7 +295,7 @@ export class AgentRunner {
       runId: mail.id,
       input: readInput(mail),
       shortTerm,
-      sensory: new MemoryTree(undefined),
+      sensory: new MemoryTree(undefined, { maxBytes: maxSensoryBytes }),
       steps: lease.steps,
       saveStep: (step: StepRecord) => store.saveStep(lease, mail.id, step),
       options: waiting?.options ?? {},

@@ -38,6 +38,20 @@ export function firstOf(...signals: readonly (AbortSignal | undefined)[]): { sig
   }
 }
 
+/** The work's value, or the reason of the signal as soon as that aborts, whether the work heeds it or not. */
+export async function untilAborted<Value>(signal: AbortSignal | undefined, work: Promise<Value>): Promise<Value> {
+  if (signal === undefined) return await work
+  let stopListening = (): void => {}
+  try {
+    return await new Promise<Value>((resolve, reject) => {
+      stopListening = onAbort(signal, () => reject(abortReason(signal)))
+      work.then(resolve, reject)
+    })
+  } finally {
+    stopListening()
+  }
+}
+
 /** Resolves after `ms` milliseconds, or as soon as the signal aborts. Keeps the process alive only if told to. */
 export function pause(ms: number, signal: AbortSignal, { keepAlive = false } = {}): Promise<void> {
   return new Promise((resolve) => {

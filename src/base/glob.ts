@@ -14,3 +14,9 @@ export function fitsGlob(name: string, glob: string): boolean {
   }
   return from <= name.length - tail.length
 }
+
+/** Whether a glob over handles, `SERVICE.NAME`, may fit a name of that service. */
+export function mayFitService(service: string, glob: string): boolean {
+  const [head = ''] = glob.split('.', 1)
+  return head === service || (head.includes('*') && fitsGlob(service, head)) || glob.startsWith('*')
+}

@@ -252,7 +252,8 @@ export class PeerClient {
       // A timer of the request is cheaper than a signal, and most answers come with it.
       return await this.sendMessage(message, { ...options, timeoutMs: this.#options.patienceMs ?? defaults.patienceMs })
     } catch (error) {
-      if (!(error instanceof PeerError) || error.code !== 'timeout' || options.signal?.aborted === true) throw error
+      const goesOn = error instanceof PeerError && (error.code === 'timeout' || isLost(error))
+      if (!goesOn || options.signal?.aborted === true) throw error
     }
     // The same message finds its task again, and this time with signs of life.
     let taskId: string | undefined

@@ -13,6 +13,7 @@ export const keys = {
   error: '_tool_error',
   attempt: '_tool_attempt',
   question: '_tool_question',
+  joined: '_joined_text',
   delegation: '_delegation',
 } as const
 

@@ -1,4 +1,4 @@
-/** Finds the work for a message: the tool that it names, else the node's message handler, else a polite answer. */
+/** Finds the work for a message: the tool that it names, else the node's agent or message handler, else a polite answer. */
 import { ConvokeError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Delegation } from '../protocol/delegation.ts'
@@ -9,6 +9,7 @@ import type { ToolManager } from '../tools/manager.ts'
 import type { PublishedTool } from '../tools/published.ts'
 import type { Caller } from '../tools/tool.ts'
 import { closest } from '../tools/value.ts'
+import { toAgentWork, type ConversationAgent } from './agent-handler.ts'
 import { describeTools, toMessageWork, type MessageHandler } from './message-handler.ts'
 import type { StoredContext } from './operations.ts'
 import { toLateWork, toRefusal, toToolWork, type ToolServices } from './tool-work.ts'
@@ -17,6 +18,8 @@ export interface ExecutorOptions {
   /** The agent's tools: those that callers may name, and those that tools and the message handler may call. */
   readonly tools: ToolManager
   readonly onMessage: MessageHandler | undefined
+  /** Answers messages in place of `onMessage`. Default: there is none. */
+  readonly agent?: ConversationAgent | undefined
   readonly guard: DelegationGuard
   readonly log: Logger
 }
@@ -41,7 +44,11 @@ export function createExecutor(options: ExecutorOptions): Executor<StoredContext
     } catch (error) {
       return toRefusal(ConvokeError.from(error), call?.name ?? '')
     }
-    if (call === undefined) return toMessageWork(options.onMessage ?? politely, start, services, chain)
+    if (call === undefined) {
+      const { agent, onMessage } = options
+      if (agent !== undefined) return toAgentWork(agent, start, { ...services, tools }, chain)
+      return toMessageWork(onMessage ?? politely, start, services, chain)
+    }
     return toCallWork(call, context.caller, tools, services, chain)
   }
 }

@@ -107,7 +107,7 @@ export function toMessageWork(
   return {
     repeatable: false,
     mayReply: true,
-    fail,
+    fail: failMessage,
     async *run(work) {
       const known = new Set<string>()
       const chain = new TaskChain(services.guard, incoming)
@@ -276,7 +276,8 @@ function toTaskMessage(words: { text?: string; parts?: Part[]; metadata?: JsonOb
   return { ...toMessage(words, work), taskId: work.taskId }
 }
 
-function fail(error: ConvokeError): Outcome {
+/** A failure of what answers messages, as the end of its task. */
+export function failMessage(error: ConvokeError): Outcome {
   const state =
     error.code === 'rejected'
       ? 'TASK_STATE_REJECTED'

@@ -192,6 +192,10 @@ export class Journal {
     return this.#history.length >= historyLimit - 2
   }
 
+  get hasAnswers(): boolean {
+    return holdsAnswers(this.#history)
+  }
+
   /** Whether a message with this id has reached the task already. */
   has(messageId: string): boolean {
     return this.#history.some((message) => message.messageId === messageId)
@@ -492,6 +496,11 @@ export class Journal {
     }
     this.#tail = this.#tail.slice(cut)
   }
+}
+
+/** Whether the caller has sent more than the message that the task began with. */
+export function holdsAnswers(history: readonly Message[]): boolean {
+  return history.filter(({ role }) => role === 'ROLE_USER').length > 1
 }
 
 /** What a task that begins is given by its journal. */

@@ -96,8 +96,9 @@ export class Run {
     run.#answers = answers
     if (message !== undefined) run.#journal.addMessage(message)
     if (work.refusal === undefined) {
-      // Repeatable work begins anew: what it said before no longer counts.
-      const metadata = work.repeatable ? { [keys.attempt]: row.epoch } : undefined
+      // Work that begins anew says everything again: what it said before no longer counts.
+      const isAnew = work.repeatable || (work.resumable === true && message === undefined)
+      const metadata = isAnew ? { [keys.attempt]: row.epoch } : undefined
       run.#journal.setStatus('TASK_STATE_WORKING', undefined, metadata)
     }
     return run
@@ -132,6 +133,11 @@ export class Run {
   /** Whether the work waits for a message on the task. */
   get asking(): boolean {
     return this.#asked.length > 0
+  }
+
+  /** Whether the task's caller was asked for anything so far. */
+  get hasAsked(): boolean {
+    return this.asking || this.#journal.hasAnswers
   }
 
   /** Whether the caller has been asked, durably, and has not answered. */

@@ -8,6 +8,7 @@ import type { JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import { isInterrupted, isTerminal, type Message, type TaskStatus, type TerminalState } from '../protocol/a2a.ts'
 import type { EventRecord, ListQuery, Store, TaskRow } from '../store/store.ts'
+import { holdsAnswers } from './journal.ts'
 import { Run, type RunHost } from './run.ts'
 import { ArtifactFold, stateOf, taskText, type SnapshotOptions } from './snapshot.ts'
 import { Wakeups } from './wakeups.ts'
@@ -325,7 +326,8 @@ export class TaskRuntime<Context> {
 
   /**
    * Takes over the tasks of workers that are gone: repeatable ones run again, one that waits for an answer goes to rest
-   * until it comes, any other fails with `worker_lost`. Resolves with how many there were.
+   * until it comes; resumable ones run again unless they had asked; any other fails with `worker_lost`. Resolves with how
+   * many there were.
    */
   async recover(): Promise<number> {
     let count = 0
@@ -347,10 +349,16 @@ export class TaskRuntime<Context> {
       const error = new ConvokeError('canceled', 'The task was cancelled by its caller.')
       return this.#end(row, error, 'TASK_STATE_CANCELED')
     }
-    if (row.repeatable) return this.#resume(row, undefined).start()
     const text = 'The node stopped while this ran. It may have run in part, so it was not run again.'
+    const lost = new ConvokeError('worker_lost', text)
+    const asked = hasAsked(row)
+    const run = this.#resume(row, undefined, (work) =>
+      row.repeatable || (work.resumable === true && !asked) ? work : refused(work, lost, 'TASK_STATE_FAILED'),
+    )
+    run.start()
+    if (run.work.refusal === undefined) return
     try {
-      await this.#end(row, new ConvokeError('worker_lost', text), 'TASK_STATE_FAILED')
+      await run.settledOrStalled()
     } catch (error) {
       // Its end is decided, and written when the store takes it; nobody needs to wait for that.
       this.#options.log.warn({ error, taskId: row.id }, 'The end of a lost task cannot be stored now.')
@@ -359,7 +367,7 @@ export class TaskRuntime<Context> {
 
   /** Ends a task that nobody works on, without running its work. Throws `unavailable` when that cannot be stored now. */
   async #end(row: TaskRow, error: ConvokeError, state: TerminalState): Promise<void> {
-    const run = this.#resume(row, undefined, (work) => ({ ...work, refusal: { ...work.fail(error), state } }))
+    const run = this.#resume(row, undefined, (work) => refused(work, error, state))
     run.start()
     await run.settledOrStalled()
   }
@@ -391,21 +399,22 @@ export class TaskRuntime<Context> {
   }
 
   /**
-   * Takes no more messages, lets running tasks go on for `drainMs`, then cancels the rest and waits for their end.
-   * Tasks at rest stay as they are.
+   * Takes no more messages, lets running tasks go on for `drainMs`, then cancels the rest and waits for their end, but for
+   * resumable ones, which are left to the next process; `leaving` is called right before. Tasks at rest stay as they are.
    */
-  close(drainMs: number): Promise<void> {
+  close(drainMs: number, leaving = (): void => {}): Promise<void> {
     this.#closing ??= new ConvokeError('unavailable', 'The node is shutting down. Try again in a moment.')
-    this.#closed ??= this.#drain(drainMs)
+    this.#closed ??= this.#drain(drainMs, leaving)
     return this.#closed
   }
 
-  async #drain(drainMs: number): Promise<void> {
+  async #drain(drainMs: number, leaving: () => void): Promise<void> {
     // Work that waits for an answer cannot end by itself any more: answers are refused from now on.
-    for (const run of [...this.#runs.values()]) if (run.asking) this.#suspend(run)
+    for (const run of [...this.#runs.values()]) if (run.asking) this.#leave(run)
     const timers = [
       setTimeout(() => {
-        for (const run of this.#runs.values()) run.stop(new ConvokeError('canceled', 'The node was stopped.'))
+        leaving()
+        for (const run of [...this.#runs.values()]) this.#leave(run)
       }, drainMs),
       // The grace period bounds the wait for tools; this bounds the wait for a store that cannot write.
       setTimeout(
@@ -425,13 +434,12 @@ export class TaskRuntime<Context> {
     this.#wakeups.wakeAll()
   }
 
-  #suspend(run: Run): void {
-    if (run.work.repeatable && this.#store.kind !== 'memory') {
-      // It stays input-required and runs again, with the answers it had, when the next one comes.
-      run.drop(new ConvokeError('unavailable', 'The node was stopped.'))
-    } else {
-      run.stop(new ConvokeError('canceled', 'The node was stopped.'))
-    }
+  /** Stops a run with the node. What the next process can go on with stays as it is: a question stays asked. */
+  #leave(run: Run): void {
+    const { repeatable, resumable = false } = run.work
+    const goesOn = run.asking ? repeatable : resumable && !run.hasAsked
+    if (goesOn && this.#store.kind !== 'memory') run.drop(new ConvokeError('unavailable', 'The node was stopped.'))
+    else run.stop(new ConvokeError('canceled', 'The node was stopped.'))
   }
 
   async #continue(owner: string, id: string, message: Message): Promise<Sent> {
@@ -673,6 +681,16 @@ function foldOf(events: readonly EventRecord[]): string {
   const fold = new ArtifactFold()
   fold.add(events)
   return fold.toText()
+}
+
+/** The work as one that ends so before it begins. */
+function refused(work: Work, error: ConvokeError, state: TerminalState): Work {
+  return { ...work, refusal: { ...work.fail(error), state } }
+}
+
+/** Whether the task waits for an answer of its caller, or has had one. */
+function hasAsked(row: TaskRow): boolean {
+  return isInterrupted(row.state) || holdsAnswers(JSON.parse(row.history) as Message[])
 }
 
 /** Whether the message has reached the task already. */

@@ -3,7 +3,7 @@
  * stream and, sliced, the snapshot. The member order below is what makes slicing safe: whatever strings a caller
  * chose stand escaped, so the first bare match of a member name is the member.
  */
-import type { Artifact, Message, TaskState } from '../protocol/a2a.ts'
+import type { Artifact, Message, Part, TaskState } from '../protocol/a2a.ts'
 import { keys } from '../protocol/extension.ts'
 import type { EventRecord, TaskRow } from '../store/store.ts'
 import type { JsonObject } from '../base/json.ts'
@@ -84,7 +84,7 @@ export class ArtifactFold {
       }
       const whole = typeof known === 'string' ? (JSON.parse(known) as Artifact) : known
       const more = JSON.parse(artifact) as Artifact
-      for (const part of more.parts) whole.parts.push(part)
+      for (const part of more.parts) if (!joins(whole, part)) whole.parts.push(part)
       if (more.metadata !== undefined) whole.metadata = { ...whole.metadata, ...more.metadata }
       this.#artifacts.set(id, whole)
     }
@@ -98,6 +98,15 @@ export class ArtifactFold {
     }
     return `[${texts.join(',')}]`
   }
+}
+
+/** Adds a piece of a text that came in pieces to the piece before, in artifacts that say so: readers join parts as they like. */
+function joins({ metadata, parts }: Artifact, { text, ...rest }: Part): boolean {
+  if (metadata?.[keys.joined] !== true || text === undefined || Object.keys(rest).length > 0) return false
+  const last = parts[parts.length - 1]
+  if (last?.text === undefined || Object.keys(last).length > 1) return false
+  last.text += text
+  return true
 }
 
 export interface SnapshotOptions {

@@ -31,6 +31,11 @@ export interface Outcome {
 export interface Work {
   /** May run before it is persisted, and again after a crash. */
   readonly repeatable: boolean
+  /**
+   * Is persisted before it begins, and runs again after a crash all the same, as long as it has asked nobody: it finds by itself
+   * what of it is done. A stop of the node leaves it to the next process.
+   */
+  readonly resumable?: boolean
   /** May end in a bare message, so nobody is shown a task before the first event. */
   readonly mayReply?: boolean
   /** Longest run in milliseconds; time spent waiting for answers does not count. */

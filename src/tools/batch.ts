@@ -1,5 +1,5 @@
 /** A model's round of calls: all of them answered, in order, whatever becomes of each. */
-import { abortReason, onAbort } from '../base/abort.ts'
+import { untilAborted } from '../base/abort.ts'
 import { ConvokeError, type ErrorCode, type Issue, type RetryPolicy } from '../base/errors.ts'
 import { inTurns } from '../base/in-turns.ts'
 import { canonicalJson, cloneJson, type JsonObject } from '../base/json.ts'
@@ -53,7 +53,13 @@ export interface BatchOptions {
   /** Each answered call is pushed to it: a CallHistory, or an array. */
   readonly history?: { push(record: CallRecord): unknown }
   readonly log?: Logger
+  /** Hears of each call once, when it begins; of one that is not carried out when it is answered. A promise is waited for. */
+  readonly onCall?: (call: BegunCall) => Promise<void> | undefined
+  /** Hears each answer once, as soon as it is there. A promise is waited for. */
+  readonly onAnswer?: (answer: CallAnswer) => Promise<void> | undefined
 }
+
+export type BegunCall = Pick<CallAnswer, 'id' | 'name' | 'tool'>
 
 /** What a model is told of one of its calls, and what those around it want to know. */
 export interface CallAnswer {
@@ -179,6 +185,7 @@ class Round {
       else await this.#execute(call)
     })
     const answers = this.#calls.map((call) => this.#answer(call))
+    await this.#tellOthers(answers)
     this.#record(answers)
     return {
       answers,
@@ -275,8 +282,9 @@ class Round {
   }
 
   async #execute(call: Planned): Promise<void> {
-    const { signal, callOptions } = this.#settings
+    const { signal, callOptions, onCall, onAnswer } = this.#settings
     const options: ToolCallOptions = { ...callOptions, ...(signal === undefined ? {} : { signal }) }
+    await onCall?.({ id: call.id, name: call.name, tool: call.handle })
     const startedAt = performance.now()
     call.executed = true
     try {
@@ -293,6 +301,17 @@ class Round {
         this.#log.warn({ tool: call.handle, err: error }, `The call of the tool "${call.name}" threw.`)
     }
     call.seconds = Math.round(performance.now() - startedAt) / 1000
+    await onAnswer?.(this.#answer(call))
+  }
+
+  /** Of the calls that were answered without being carried out. */
+  async #tellOthers(answers: readonly CallAnswer[]): Promise<void> {
+    const { onCall, onAnswer } = this.#settings
+    for (const answer of answers) {
+      if (answer.executed) continue
+      await onCall?.({ id: answer.id, name: answer.name, tool: answer.tool })
+      await onAnswer?.(answer)
+    }
   }
 
   /** Says of a tool that is not there which one was probably meant; a tool that is there may say `not_found` of other things. */
@@ -392,20 +411,6 @@ class Round {
   #warn(details: object, message: string): void {
     this.#warnings.push(message)
     this.#log.warn(details, message)
-  }
-}
-
-/** The work's value, or the reason of the signal as soon as that aborts, whether the work heeds it or not. */
-async function untilAborted<Value>(signal: AbortSignal | undefined, work: Promise<Value>): Promise<Value> {
-  if (signal === undefined) return await work
-  let stopListening = (): void => {}
-  try {
-    return await new Promise<Value>((resolve, reject) => {
-      stopListening = onAbort(signal, () => reject(abortReason(signal)))
-      work.then(resolve, reject)
-    })
-  } finally {
-    stopListening()
   }
 }
 

@@ -1,6 +1,7 @@
 /** The tools of an agent under one roof: by name, called one way wherever they are. */
 import { randomUUID } from 'node:crypto'
 import { ConvokeError, errorCodes, type ErrorCode, type Issue, type RetryPolicy } from '../base/errors.ts'
+import { mayFitService } from '../base/glob.ts'
 import { inTurns } from '../base/in-turns.ts'
 import type { Json } from '../base/json.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
@@ -118,8 +119,10 @@ export interface ToolSnapshot {
 export interface DiscoverOptions {
   /** Only sources of these kinds. */
   readonly kinds?: readonly ToolKind[]
-  /** Only services whose tools may be published. Default: false. */
+  /** Only services whose tools may be published, and those of `named`. Default: false. */
   readonly published?: boolean
+  /** Only services whose tools these globs over handles may fit. */
+  readonly named?: readonly string[]
   readonly signal?: AbortSignal
 }
 
@@ -357,11 +360,15 @@ export class ToolManager implements ToolSpace {
    * failures stand in `health()`.
    */
   async discover(options: DiscoverOptions = {}): Promise<void> {
-    const { signal, kinds, published = false } = options
+    const { signal, kinds, published = false, named } = options
+    const isWanted = (service: string): boolean =>
+      (!published && named === undefined) ||
+      (published && this.#published.mayHave(service)) ||
+      (named ?? []).some((glob) => mayFitService(service, glob))
     const wanted = this.#sources
       .filter(({ kind }) => kinds?.includes(kind) ?? true)
       .flatMap((source) => source.services().map((service) => ({ source, service })))
-      .filter(({ service }) => !published || this.#published.mayHave(service))
+      .filter(({ service }) => isWanted(service))
     await inTurns(wanted, discoveredAtOnce, async ({ source, service }) => {
       if (signal?.aborted === true) return
       try {
@@ -471,7 +478,8 @@ function checkServices(sources: readonly ToolSource[]): void {
   }
 }
 
-async function tried(
+/** What {@link ToolManager.tryCall} makes of a call, however it is made. Never rejects. */
+export async function tried(
   name: string,
   options: ToolCallOptions,
   work: (options: ToolCallOptions) => Promise<ToolValue>,

@@ -1,5 +1,5 @@
 /** What callers from outside are shown, and may call: the agent's own tools, and those of others that are named for it. */
-import { fitsGlob } from '../base/glob.ts'
+import { fitsGlob, mayFitService } from '../base/glob.ts'
 import { skillPrefix } from '../protocol/extension.ts'
 import type { ToolPolicy } from './policy.ts'
 import { allows } from './scopes.ts'
@@ -90,10 +90,7 @@ export class Published {
 
   /** Whether tools of the service may be published. */
   mayHave(service: string): boolean {
-    return this.#options.globs.some((glob) => {
-      const [head = ''] = glob.split('.', 1)
-      return head === service || (head.includes('*') && fitsGlob(service, head)) || glob.startsWith('*')
-    })
+    return this.#options.globs.some((glob) => mayFitService(service, glob))
   }
 
   #isNamed(handle: string): boolean {

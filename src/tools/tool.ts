@@ -117,7 +117,13 @@ export interface ToolContext {
   /** When the call will be stopped, in milliseconds since 1970; undefined without a limit. */
   readonly deadline: number | undefined
   readonly caller: Caller
-  readonly call: { readonly id: string; readonly taskId?: string; readonly contextId?: string }
+  readonly call: {
+    readonly id: string
+    readonly taskId?: string
+    readonly contextId?: string
+    /** Of a call that an agent makes: what its memory is kept under, one for each caller's conversation. */
+    readonly conversation?: string
+  }
   /** Tells the caller how far the work is. Cheap: what was not yet sent is replaced by the newest. */
   readonly progress: (progress: Progress) => void
   /**

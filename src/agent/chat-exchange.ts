@@ -1,0 +1,178 @@
+/** What is known of one chat request while it goes on: kept in the run's memory, so that any action of the run finds it again. */
+import { createHash } from 'node:crypto'
+import { ConvokeError } from '../base/errors.ts'
+import { canonicalJson, isObject, type Json, type JsonObject } from '../base/json.ts'
+import { readArguments } from '../tools/model-call.ts'
+import { excerpt } from '../tools/value.ts'
+import type { ChatMessage, ChatUsage, ModelToolCall } from './chat-model.ts'
+import type { ChatRequestEvent, ChatRequestPayload, ToolResponseEvent } from './events.ts'
+import type { Memory } from './memory.ts'
+
+/** What changes from round to round. */
+export interface ExchangeState {
+  /** When the request must have been answered, in milliseconds since 1970; null without a limit. */
+  deadline: number | null
+  /** How often the model was asked. */
+  rounds: number
+  /** How many calls it made. */
+  toolCalls: number
+  /** In and out of all rounds, estimated where the endpoint does not say. */
+  tokens: number
+  /** As the endpoint says; null while it has said nothing. */
+  usage: ChatUsage | null
+  /** Rounds in a row in which only tools were called that do not exist. */
+  unknownRounds: number
+  /** Rounds in a row that were the same, and a hash of what they were. */
+  sameRounds: number
+  lastRound: string
+  /** How many answers went back to the model because they did not fit the output schema. */
+  invalid: number
+  /** Whether the model has no tools any more, and is held to the output schema. */
+  isHeld: boolean
+  /** The names of the tools that the last round called. */
+  used: string[]
+  /** How many pieces of messages were added to those of the request. */
+  pieces: number
+}
+
+/** All chat requests, and the rounds of tool calls that they wait for, below one name each. */
+const chats = '_chats'
+const rounds = '_rounds'
+
+export class Exchange {
+  readonly id: string
+  readonly request: ChatRequestPayload
+  readonly state: ExchangeState
+  readonly #memory: Memory
+  readonly #path: string
+
+  private constructor(id: string, request: ChatRequestPayload, state: ExchangeState, memory: Memory) {
+    this.id = id
+    this.request = request
+    this.state = state
+    this.#memory = memory
+    this.#path = pathOf(chats, id)
+  }
+
+  /** A new one. Throws `invalid_event` for a request without messages or model. */
+  static begin({ id, payload }: ChatRequestEvent, memory: Memory): Exchange {
+    const request = payload as unknown as ChatRequestPayload
+    checkRequest(request)
+    const state: ExchangeState = {
+      deadline: null,
+      rounds: 0,
+      toolCalls: 0,
+      tokens: 0,
+      usage: null,
+      unknownRounds: 0,
+      sameRounds: 0,
+      lastRound: '',
+      invalid: 0,
+      isHeld: false,
+      used: [],
+      pieces: 0,
+    }
+    return new Exchange(id, request, state, memory)
+  }
+
+  /**
+   * The one whose round of tool calls was answered; undefined for a round of somebody else's. The answers are added to its messages.
+   * Throws `duplicate_call_id` for a round that was answered before.
+   */
+  static goOn({ payload: answer }: ToolResponseEvent, memory: Memory): Exchange | undefined {
+    const path = pathOf(rounds, answer.requestId)
+    const round = memory.get(path) as { chat: string; calls: ModelToolCall[]; isAnswered: boolean } | undefined
+    if (round === undefined) return undefined
+    if (round.isAnswered)
+      throw new ConvokeError(
+        'duplicate_call_id',
+        `The round of tool calls ${excerpt(answer.requestId)} was answered twice, so the model would get two results for one call id. Let one action alone answer the tool requests of a chat model.`,
+      )
+    memory.set(path, { ...(round as unknown as JsonObject), calls: [], isAnswered: true })
+    const at = pathOf(chats, round.chat)
+    const request = memory.get(`${at}.request`) as unknown as ChatRequestPayload | undefined
+    const state = memory.get(`${at}.state`) as unknown as ExchangeState | undefined
+    // Ended meanwhile, by a request of the same id.
+    if (request === undefined || state === undefined) return undefined
+    const exchange = new Exchange(round.chat, request, state, memory)
+    exchange.#answered(round.calls, answer)
+    return exchange
+  }
+
+  /** Those of the request, then those of the rounds. */
+  get messages(): ChatMessage[] {
+    const added = Array.from({ length: this.state.pieces }, (_, i) => this.#memory.get(`${this.#path}.added.${i}`))
+    return [...this.request.messages, ...(added.flat() as unknown as ChatMessage[])]
+  }
+
+  add(...messages: readonly ChatMessage[]): void {
+    // Each piece under a name of its own: a list of all of them would be written anew each time.
+    this.#memory.set(`${this.#path}.added.${this.state.pieces++}`, messages as unknown as Json)
+  }
+
+  /** From here on the exchange waits for the answers to `calls`. */
+  wait(toolRequestId: string, calls: readonly ModelToolCall[]): void {
+    this.#memory.set(pathOf(rounds, toolRequestId), {
+      chat: this.id,
+      calls: calls as unknown as Json,
+      isAnswered: false,
+    })
+    if (!this.#memory.has(`${this.#path}.request`))
+      this.#memory.set(`${this.#path}.request`, this.request as unknown as JsonObject)
+    this.#memory.set(`${this.#path}.state`, this.state as unknown as JsonObject)
+  }
+
+  /** Nothing is kept of it but that it was there. */
+  end(): void {
+    this.#memory.delete(this.#path)
+  }
+
+  /** Each call gets its message, as providers refuse a call without one. */
+  #answered(calls: readonly ModelToolCall[], { responses }: ToolResponseEvent['payload']): void {
+    const messages = calls.map(({ id }): ChatMessage => {
+      const response = Object.hasOwn(responses, id) ? responses[id] : undefined
+      return { role: 'tool', toolCallId: id, content: response?.content ?? unanswered }
+    })
+    this.add(...messages)
+    this.state.used = [...new Set(calls.map(({ name }) => name))]
+    const round = hashOf(calls, messages)
+    this.state.sameRounds = round === this.state.lastRound ? this.state.sameRounds + 1 : 1
+    this.state.lastRound = round
+  }
+}
+
+const unanswered = JSON.stringify({ error: 'This call was not answered.', error_type: 'internal', retryable: false })
+
+/** A place in memory for an id, whatever characters it has. */
+export function pathOf(place: string, id: string): string {
+  return `${place}.id-${Buffer.from(id).toString('base64url')}`
+}
+
+/** The same for rounds of the same calls with the same answers; ids do not count, nor how the arguments are written. */
+function hashOf(calls: readonly ModelToolCall[], answers: readonly ChatMessage[]): string {
+  const said = calls.map(({ name, arguments: args }, i) => {
+    const { params, problem } = readArguments(args)
+    return [name, problem === undefined ? params : args, answers[i]?.content]
+  })
+  return createHash('sha256').update(canonicalJson(said)).digest('base64')
+}
+
+const roles: ReadonlySet<unknown> = new Set(['system', 'user', 'assistant', 'tool'])
+
+/** Actions may be plain JavaScript. */
+function checkRequest(request: { readonly model?: unknown; readonly messages?: unknown }): void {
+  const { model, messages } = request
+  if (typeof model !== 'string' || model === '')
+    throw wrong(`\`model\` must name a chat model setup, got ${excerpt(model)}`)
+  if (!Array.isArray(messages) || messages.length === 0)
+    throw wrong(`\`messages\` must be a list of one message or more, got ${excerpt(messages)}`)
+  const at = messages.findIndex(
+    (each) => !isObject(each) || !roles.has(each['role']) || typeof each['content'] !== 'string',
+  )
+  if (at !== -1)
+    throw wrong(`\`messages[${at}]\` must be { role, content }, role being one of ${[...roles].join(', ')}`)
+}
+
+function wrong(what: string): ConvokeError {
+  return new ConvokeError('invalid_event', `A chat request is wrong: ${what}.`)
+}

@@ -1,0 +1,232 @@
+/** What answers a node's messages: the agent that its options or a module describe, made ready to run over its tool space. */
+import { resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { Agent, isAgent } from './agent/agent.ts'
+import { ChatModelSetup } from './agent/chat-model-setup.ts'
+import { OpenAiConnection } from './agent/openai-connection.ts'
+import { AgentPlan } from './agent/plan.ts'
+import { Prompt } from './agent/prompt.ts'
+import { ReActAgent } from './agent/react-agent.ts'
+import { AgentRunner } from './agent/runner.ts'
+import { readOutputSchema, readPrompt } from './agent-files.ts'
+import { ConvokeError } from './base/errors.ts'
+import type { Log } from './base/log.ts'
+import type { McpServerOptions } from './mcp/server-options.ts'
+import type { ModelOptions, NodeOptions, ReactOptions } from './options.ts'
+import { askToolName, createAskTool, createRemoteAgent } from './peers/remote-agent.ts'
+import type { MessageHandler } from './server/message-handler.ts'
+import type { AgentStore } from './store/agent-store.ts'
+import type { AgentTools } from './tool-space.ts'
+import type { Tool } from './tools/tool.ts'
+import { closest, excerpt } from './tools/value.ts'
+
+/** What answers messages: an agent, a handler, or nobody. */
+export interface Answering {
+  readonly agent?: Agent
+  readonly onMessage?: MessageHandler
+}
+
+/** Throws `config` for options of an agent that make no sense together. */
+export function checkAgentOptions({ agent, models = {}, peers = {}, onMessage, features }: NodeOptions): void {
+  const { react, module } = agent
+  const ways = [
+    ...(react === undefined ? [] : ['agent.react']),
+    ...(module === undefined ? [] : ['agent.module']),
+    ...(onMessage === undefined ? [] : ['onMessage']),
+  ]
+  if (react !== undefined && ways.length > 1)
+    throw wrong(`${ways.join(' and ')} both answer messages; keep one of them.`)
+  if (react === undefined) return
+  if (!Object.hasOwn(models, react.model))
+    throw wrong(`agent.react.model names no model, ${among(react.model, models)}`)
+  for (const id of react.agents ?? []) {
+    if (!Object.hasOwn(peers, id)) throw wrong(`agent.react.agents names no peer, ${among(id, peers)}`)
+  }
+  if ((react.agents ?? []).length > 0 && features?.delegate === false)
+    throw wrong('agent.react.agents needs peers, and features.delegate is false.')
+}
+
+function among(name: string, known: Readonly<Record<string, unknown>>): string {
+  const similar = closest(name, Object.keys(known))
+  return `got ${excerpt(name)}.${similar === undefined ? '' : ` Did you mean "${similar}"?`}`
+}
+
+/** Reads what answers messages: from the options, from a module, from the files of a ReAct agent. Throws `config`. */
+export async function readAnswering(options: NodeOptions, baseDir: string): Promise<Answering> {
+  const { agent, onMessage } = options
+  if (isAgent(onMessage)) return { agent: onMessage }
+  if (onMessage !== undefined) return { onMessage }
+  if (agent.react !== undefined) return { agent: await createReact(agent.react, options, baseDir) }
+  return agent.module === undefined ? {} : await loadModule(agent.module, baseDir)
+}
+
+/** `agent` or the default export is an Agent or its class; `onMessage` or the default export a message handler. */
+async function loadModule(module: string, baseDir: string): Promise<Answering> {
+  const file = resolve(baseDir, module)
+  let loaded: { onMessage?: unknown; agent?: unknown; default?: unknown }
+  try {
+    loaded = (await import(pathToFileURL(file).href)) as typeof loaded
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause)
+    throw wrong(`agent.module ${module} cannot be loaded: ${why}`, cause)
+  }
+  const { agent, onMessage } = loaded
+  if (agent !== undefined && onMessage !== undefined)
+    throw wrong(`agent.module ${module} exports both agent and onMessage; keep one of them.`)
+  const given = agent ?? onMessage ?? loaded.default
+  if (isAgent(given)) return { agent: given }
+  if (isAgentClass(given)) {
+    try {
+      return { agent: new given() }
+    } catch (cause) {
+      const why = cause instanceof Error ? cause.message : String(cause)
+      throw wrong(`agent.module ${module} has an agent that cannot be made: ${why}`, cause)
+    }
+  }
+  if (agent !== undefined) throw wrong(`agent.module ${module} exports an agent that is none, got ${excerpt(agent)}.`)
+  if (typeof given === 'function') return { onMessage: given as MessageHandler }
+  throw wrong(`agent.module ${module} must export an agent, or a function onMessage(message, context).`)
+}
+
+/** Of this copy of the package or another. */
+function isAgentClass(value: unknown): value is new () => Agent {
+  return typeof value === 'function' && isAgent(value.prototype)
+}
+
+async function createReact(react: ReactOptions, options: NodeOptions, baseDir: string): Promise<Agent> {
+  const { model, prompt, outputSchema, onError, history = {}, tools = ['*'], agents = [] } = react
+  const { name = options.agent.id, description = '' } = options.agent
+  const text = prompt ?? `You are ${name}. ${description}`.trim()
+  const limits = {
+    ...(react.maxRounds === undefined ? {} : { maxRounds: react.maxRounds }),
+    ...(react.maxToolCalls === undefined ? {} : { maxToolCalls: react.maxToolCalls }),
+    ...(react.maxTokens === undefined ? {} : { maxTokens: react.maxTokens }),
+    ...(react.timeoutMs === undefined ? {} : { timeoutMs: react.timeoutMs }),
+  }
+  try {
+    return new ReActAgent({
+      chatModel: {
+        connection: model,
+        tools: [...tools, ...agents.map(askToolName)],
+        ...retriesOf(options.models?.[model]),
+      },
+      prompt: Prompt.fromText(await about('prompt', readPrompt(text, baseDir))),
+      ...(outputSchema === undefined
+        ? {}
+        : { outputSchema: await about('outputSchema', readOutputSchema(outputSchema, baseDir)) }),
+      ...(onError === undefined ? {} : { errorStrategy: onError }),
+      limits,
+      conversation: history,
+      stream: true,
+    })
+  } catch (error) {
+    if (error instanceof ConvokeError && error.code === 'config' && error.message.startsWith('agent.react')) throw error
+    throw wrong(`agent.react is wrong: ${error instanceof Error ? error.message : String(error)}`, error)
+  }
+}
+
+async function about<Value>(key: string, reading: Promise<Value>): Promise<Value> {
+  try {
+    return await reading
+  } catch (error) {
+    throw wrong(`agent.react.${key} ${ConvokeError.from(error).message}`, error)
+  }
+}
+
+/** An agent of a node, ready to run. Whoever opened it closes it, before the tool space and the store. */
+export interface OpenAgent {
+  readonly runner: AgentRunner
+  close(): Promise<void>
+}
+
+export interface OpenAgentOptions {
+  readonly agent: Agent
+  readonly options: NodeOptions
+  readonly space: AgentTools
+  readonly store: AgentStore
+  readonly log: Log
+  readonly baseDir: string
+}
+
+/**
+ * Adds the agent's tools and MCP servers to the tool space, and the peers that it may ask. The models and all peers are there as
+ * resources, unless the agent has its own of that name. Throws `config` and `resource_failed`.
+ */
+export async function openAgent({ agent, options, space, store, log, baseDir }: OpenAgentOptions): Promise<OpenAgent> {
+  const around = new Agent()
+  const connections: OpenAiConnection[] = []
+  for (const [name, model] of Object.entries(options.models ?? {})) {
+    const connection = connect(name, model, log)
+    connections.push(connection)
+    around.addResource(name, connection)
+    around.addResource(name, new ChatModelSetup({ connection: name, ...retriesOf(model) }))
+  }
+  const self = options.agent.id
+  for (const peer of space.peers.ids) {
+    around.addResource(peer, createRemoteAgent({ client: () => space.peers.get(peer), self, log }), 'remoteAgent')
+  }
+  const plan = AgentPlan.fromAgent(agent, { resources: around.resources, baseDir })
+  const runner = new AgentRunner({ plan, store, tools: space.tools, log, baseDir, orphans: 'fail' })
+  const close = async (): Promise<void> => {
+    await runner.close()
+    await Promise.all(connections.map((connection) => connection.close()))
+  }
+  try {
+    for (const name of plan.resources.get('tool')?.keys() ?? []) {
+      register(space, toOwnTool(await runner.getResource(name, 'tool')))
+    }
+    for (const id of plan.resources.get('mcpServer')?.keys() ?? []) {
+      const server = (await runner.getResource(id, 'mcpServer')) as McpServerOptions
+      if (space.peers.has(id))
+        throw wrong(`The agent has an MCP server "${id}", which is the id of a peer. Rename one of them.`)
+      space.mcpServers.register(id, server)
+    }
+    for (const peer of options.agent.react?.agents ?? []) {
+      const client = (): ReturnType<typeof space.peers.get> => space.peers.get(peer)
+      register(space, createAskTool({ peer, name: askToolName(peer), client, self, log }))
+    }
+    return { runner, close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+function connect(name: string, model: ModelOptions, log: Log): OpenAiConnection {
+  const { retries: _, temperature, maxTokens, parameters, ...rest } = model
+  try {
+    return new OpenAiConnection(
+      {
+        ...rest,
+        parameters: {
+          ...(temperature === undefined ? {} : { temperature }),
+          ...(maxTokens === undefined ? {} : { max_tokens: maxTokens }),
+          ...parameters,
+        },
+      },
+      { log },
+    )
+  } catch (error) {
+    throw wrong(`models.${name} is wrong: ${ConvokeError.from(error).message}`, error)
+  }
+}
+
+function retriesOf(model: ModelOptions | undefined): { retries?: number } {
+  return model?.retries === undefined ? {} : { retries: model.retries }
+}
+
+function register({ registry }: AgentTools, tool: Tool): void {
+  if (registry.has(tool.name))
+    throw wrong(`The agent brings a tool "${tool.name}", and there is one already. Give one of them another name.`)
+  registry.register(tool)
+}
+
+/** Callers get at the tools of an agent only where these say so themselves. */
+function toOwnTool(tool: Tool): Tool {
+  if (tool.traits.published !== undefined) return tool
+  return { ...tool, traits: { ...tool.traits, published: false } }
+}
+
+function wrong(message: string, cause?: unknown): ConvokeError {
+  return new ConvokeError('config', message, cause === undefined ? {} : { cause })
+}

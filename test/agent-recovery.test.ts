@@ -1,0 +1,191 @@
+/** An agent's task when its process dies, or is told to stop: what was done is not done again, and the conversation goes on. */
+import type { Task } from 'convoke'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from 'vitest'
+import { deferred, startNode, temporaryFolder, until } from './support/lifetime.ts'
+import { startModelServer, type ModelRequest, type ModelScript, type ModelServer } from './support/model-server.ts'
+import { serveConfig, type NodeProcess } from './support/process.ts'
+import {
+  begin,
+  getTask,
+  idsOf,
+  range,
+  say,
+  send,
+  sendStream,
+  stateOf,
+  subscribe,
+  toolErrorOf,
+  wordsOf,
+} from './support/wire.ts'
+
+const tools = fileURLToPath(new URL('./support/agent-tools.js', import.meta.url))
+
+/** A node in a process of its own; both lives have one store and one model. */
+async function start(folder: string, model: ModelServer, more: Record<string, unknown> = {}): Promise<NodeProcess> {
+  return await serveConfig(folder, {
+    agent: { id: 'alice', react: { model: 'local' } },
+    models: { local: { baseUrl: model.url, model: 'scripted' } },
+    server: { port: 0, drainMs: 50 },
+    store: { url: 'sqlite:./node.db' },
+    tools: [{ module: tools }],
+    ...more,
+  })
+}
+
+const ended = ({ status }: Task): boolean => /COMPLETED|FAILED|CANCELED/.test(status.state)
+const answered = (url: string, id: string): Promise<Task> =>
+  until(async () => {
+    const task = await getTask(url, id)
+    return ended(task) ? task : undefined
+  }, 'the task to end')
+const textOf = (task: Task): string | undefined => task.artifacts?.[0]?.parts.map(({ text = '' }) => text).join('')
+const said = ({ body }: ModelRequest): string[] =>
+  body.messages.flatMap(({ role, content }) => (role === 'system' ? [] : [`${role}: ${content}`]))
+
+/** Two tools in one round, then an answer. */
+const twoTools =
+  (second: string): ModelScript =>
+  ({ body }) => {
+    const last = body.messages.at(-1)
+    if (last?.role === 'tool') {
+      const results = body.messages.flatMap(({ role, content }) => (role === 'tool' ? [content ?? ''] : []))
+      return ['Done: ', results.join(' ')]
+    }
+    if (last?.content?.includes('again') === true) return 'Again.'
+    return ['One moment.', { call: { name: 'note', arguments: { n: 1 } } }, { call: { name: second, arguments: {} } }]
+  }
+
+describe.each(['SIGKILL', 'SIGTERM'] as const)('after %s in the middle of a round of tools', (signal) => {
+  test('the run goes on, and what was done is not done again', async () => {
+    const folder = await temporaryFolder()
+    const model = await startModelServer(twoTools('look'))
+    const first = await start(folder, model)
+    const message = say('Hi.', { contextId: 'talk' })
+    const reader = await sendStream(first.url, message)
+    const before = await reader.upTo(({ data }) => data.statusUpdate?.metadata?.['_tool_progress'] !== undefined)
+    const { id } = before[0]!.data.task!
+    await first.heard('note 1')
+    await first.heard('look runs')
+    // The step is durable before its result is told.
+    const isNoted = ({ data }: (typeof before)[number]): boolean =>
+      (data.statusUpdate?.metadata?.['_tool_progress'] as { progress?: number } | undefined)?.progress === 1
+    if (!before.some(isNoted)) before.push(...(await reader.upTo(isNoted)))
+    expect(await first.end(signal)).toBe(signal === 'SIGTERM' ? 0 : null)
+
+    const second = await start(folder, model)
+    await second.heard('look runs')
+    const again = await subscribe(second.url, id, { lastEventId: before.at(-1)!.id! })
+    second.release('go')
+    const after = await again.all()
+    expect(stateOf(after.at(-1)!)).toBe('TASK_STATE_COMPLETED')
+    expect(idsOf([...before, ...after])).toEqual(range(1, before.length + after.length))
+    // The answer begins anew under its attempt.
+    const restart = after.find(({ data }) => data.statusUpdate?.metadata?.['_tool_attempt'] !== undefined)
+    expect(restart?.data.statusUpdate?.metadata).toEqual({ _tool_attempt: 2 })
+    const pieces = after.flatMap(({ data }) => data.artifactUpdate ?? [])
+    expect(pieces[0]).toMatchObject({ append: false, artifact: { metadata: { _tool_attempt: 2 } } })
+    const task = await getTask(second.url, id)
+    expect(textOf(task)).toBe('Done: {"noted":1} {"waited":true}')
+    expect(second.count('note 1')).toBe(0)
+    expect(second.count('look runs')).toBe(1)
+    // The model is not asked again for the round that it had answered.
+    expect(model.requests).toHaveLength(2)
+
+    // The message finds its task, and the conversation goes on.
+    expect((await send(second.url, message)).id).toBe(id)
+    expect(textOf(await send(second.url, say('And again?', { contextId: 'talk' })))).toBe('Again.')
+    expect(said(model.requests[2]!).at(0)).toBe('user: Hi.')
+    expect(said(model.requests[2]!).at(-2)).toBe('assistant: Done: {"noted":1} {"waited":true}')
+  })
+})
+
+test('a tool that may not run twice, and had begun, is told as lost to the model', async () => {
+  const folder = await temporaryFolder()
+  const model = await startModelServer(twoTools('pay'))
+  const first = await start(folder, model)
+  const { id } = await begin(first.url, say('Hi.'))
+  await first.heard('pay runs')
+  await first.heard('note 1')
+  await first.end('SIGKILL')
+  const second = await start(folder, model)
+  const task = await answered(second.url, id)
+  expect(task.status.state).toBe('TASK_STATE_COMPLETED')
+  expect(textOf(task)).toContain('worker_lost')
+  expect(second.count('pay runs')).toBe(0)
+})
+
+test.each(['SIGKILL', 'SIGTERM'] as const)('a run that waits for an answer has ended after %s', async (signal) => {
+  const folder = await temporaryFolder()
+  const model = await startModelServer(({ body }) =>
+    body.messages.at(-1)?.role === 'tool' ? 'Done.' : [{ call: { name: 'ask', arguments: {} } }],
+  )
+  const first = await start(folder, model)
+  const asked = await send(first.url, say('Hi.', { contextId: 'talk' }))
+  expect(wordsOf(asked.status.message)).toBe('Which one?')
+  await first.end(signal)
+  const second = await start(folder, model)
+  const task = await answered(second.url, asked.id)
+  expect(task.status.state).toBe(signal === 'SIGTERM' ? 'TASK_STATE_CANCELED' : 'TASK_STATE_FAILED')
+  expect(toolErrorOf(task)?.code).toBe(signal === 'SIGTERM' ? 'canceled' : 'worker_lost')
+  // The next message of the conversation is not held up by it.
+  const next = await send(second.url, say('Hi.', { contextId: 'talk' }))
+  expect(next.status.state).toBe('TASK_STATE_INPUT_REQUIRED')
+})
+
+test('messages that wait for their turn keep it', async () => {
+  const folder = await temporaryFolder()
+  const model = await startModelServer((request) => {
+    const last = request.body.messages.at(-1)
+    if (last?.role === 'tool') return 'Looked.'
+    return last?.content === 'One.' ? [{ call: { name: 'look', arguments: {} } }] : `You said ${last?.content}`
+  })
+  const first = await start(folder, model)
+  const one = await begin(first.url, say('One.', { contextId: 'talk' }))
+  await first.heard('look runs')
+  const two = await begin(first.url, say('Two.', { contextId: 'talk' }))
+  const three = await begin(first.url, say('Three.', { contextId: 'talk' }))
+  await first.end('SIGKILL')
+  const second = await start(folder, model)
+  await second.heard('look runs')
+  second.release('go')
+  expect(textOf(await answered(second.url, three.id))).toBe('You said Three.')
+  expect(textOf(await getTask(second.url, one.id))).toBe('Looked.')
+  expect(textOf(await getTask(second.url, two.id))).toBe('You said Two.')
+  expect(said(model.requests.at(-1)!).filter((each) => each.startsWith('user'))).toEqual([
+    'user: One.',
+    'user: Two.',
+    'user: Three.',
+  ])
+})
+
+test('an agent that is asked by a step which is repeated answers once', async () => {
+  const folder = await temporaryFolder()
+  let asked = 0
+  const go = deferred()
+  const bob = await startNode({
+    agent: { id: 'bob' },
+    onMessage: async function* () {
+      asked++
+      await go.promise
+      yield 'Bob is well.'
+    },
+  })
+  const model = await startModelServer(({ body }) =>
+    body.messages.at(-1)?.role === 'tool'
+      ? `Bob: ${body.messages.at(-1)?.content}`
+      : [{ call: { name: 'ask_bob', arguments: { message: 'How are you?' } } }],
+  )
+  const more = {
+    agent: { id: 'alice', react: { model: 'local', tools: [], agents: ['bob'] } },
+    peers: { bob: { url: bob.url } },
+  }
+  const first = await start(folder, model, more)
+  const { id } = await begin(first.url, say('Ask Bob.'))
+  await until(() => asked === 1, 'bob to be asked')
+  await first.end('SIGKILL')
+  const second = await start(folder, model, more)
+  go.resolve()
+  expect(textOf(await answered(second.url, id))).toBe('Bob: Bob is well.')
+  expect(asked).toBe(1)
+})
