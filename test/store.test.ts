@@ -123,7 +123,7 @@ describe('memory agent store', () => {
     for (const id of ['one', 'two', 'three']) {
       await agents.append('scope', 'key', { id, event: '{}' })
       const lease = await agents.lease('scope', 'key', 'worker', { now: 1, leaseMs: 1000, limit: 1 })
-      assert(lease !== undefined)
+      if (lease === undefined) throw new Error('The key is held.')
       await agents.commit(lease, { mailId: id, now: 1, state: '{"kept":true}', outputs: [JSON.stringify(id)], failure: null })
       await agents.release(lease)
     }
