@@ -87,7 +87,7 @@ async function firstToken(servers, { quick, build }) {
     const delays = { first: [], later: [] }
     return {
       delays,
-      async measure() {
+      measure: async () => {
         const connection = await Connection.open(port)
         let isFirst = true
         await connection.stream(request(), (data) => {
