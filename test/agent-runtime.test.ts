@@ -329,7 +329,7 @@ test('a step that had begun asks its reconciler, and is not done again without o
     const run = second.run('a', 'in', { id: 'run' })
     const came = await run.then(
       ({ outputs }) => outputs[0],
-      (error: ConvokeError) => error.code,
+      (error: unknown) => (error as ConvokeError).code,
     )
     expect(came).toBe(found === 'no reconciler' ? 'worker_lost' : (found ?? 'charged anew'))
     expect(charges).toBe(found === undefined ? 2 : 1)
