@@ -34,7 +34,7 @@ import { PushService } from './tasks/push.ts'
 import { TaskRuntime } from './tasks/runtime.ts'
 import { openToolSpace, type AgentTools } from './tool-space.ts'
 import type { LocalToolRegistry } from './tools/local.ts'
-import type { ToolManager } from './tools/manager.ts'
+import type { SourceHealth, ToolManager } from './tools/manager.ts'
 import type { Pins } from './tools/pins.ts'
 
 /** One way into the node. */
@@ -171,6 +171,7 @@ class RunningNode implements Node {
   readonly #directoryFetch: GuardedFetch
   readonly #discovery: Discovery
   #firstLook: Promise<void> = Promise.resolve()
+  #lookingAgain: Promise<void> | undefined
   readonly #authenticator: ReturnType<typeof createAuthenticator>
   readonly #cards: CardRoute
   readonly #app: HttpApp
@@ -217,7 +218,7 @@ class RunningNode implements Node {
       execute: createExecutor({
         tools: this.tools,
         onMessage,
-        agent: open && { runs: open.runner, ready: () => this.#firstLook },
+        agent: open && { runs: open.runner, ready: () => this.#ready() },
         guard,
         log,
       }),
@@ -370,12 +371,28 @@ class RunningNode implements Node {
     this.#push.start()
   }
 
+  /** Which tools the agent may call, as globs over handles: a model is offered only what is known. */
+  get #agentTools(): readonly string[] {
+    return this.#agent === undefined ? [] : (this.#options.agent.react?.tools ?? ['*'])
+  }
+
+  /** What the agent waits for with a message. Services that were not there before are looked at again meanwhile. */
+  #ready(): Promise<void> {
+    const { signal } = this.#life
+    const isMissing = ({ state, kind }: SourceHealth): boolean => state === 'failed' && kind !== 'local'
+    if (this.#lookingAgain === undefined && this.tools.health().some(isMissing)) {
+      this.#lookingAgain = this.tools
+        .discover({ missing: true, named: this.#agentTools, signal })
+        .finally(() => (this.#lookingAgain = undefined))
+    }
+    return this.#firstLook
+  }
+
   /** Finds the tools that are to be known from the start: all, or those that are to be published. */
   async #look(): Promise<void> {
     const { signal } = this.#life
-    const { agent, discovery, features } = this.#options
-    // A model is offered what is known.
-    const named = this.#agent === undefined ? [] : (agent.react?.tools ?? ['*'])
+    const { discovery, features } = this.#options
+    const named = this.#agentTools
     if (discovery?.startup !== true) return await this.tools.discover({ published: true, named, signal })
     const scanning = features?.delegate === false ? undefined : this.#discovery.scan()
     await Promise.all([scanning, this.tools.discover({ kinds: ['mcp', 'custom'], signal })])

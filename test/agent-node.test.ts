@@ -17,7 +17,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { clients, read } from './support/clients.ts'
-import { cleanup, deferred, startNode, temporaryFolder, within } from './support/lifetime.ts'
+import { cleanup, deferred, startNode, temporaryFolder, until, within } from './support/lifetime.ts'
 import { stdioServer } from './support/mcp-servers.ts'
 import {
   startModelServer,
@@ -27,6 +27,7 @@ import {
   type ModelServer,
   type ModelStep,
 } from './support/model-server.ts'
+import { freePort } from './support/process.ts'
 import {
   getTask,
   rest,
@@ -360,6 +361,30 @@ describe('an answer', () => {
     expect(wordsOf(done.status.message)).toBe('output ignored: schema mismatch')
   })
 
+  test('that is ignored takes back what was seen of it', async () => {
+    const { node } = await talk([['One', { cut: true }]], { react: { onError: 'ignore' } })
+    const events = await (await sendStream(node.url, say('Hi.'))).all()
+    expect(piecesOf(events)).toEqual(['One'])
+    const task = await getTask(node.url, events[0]!.data.task!.id)
+    expect(task.status.state).toBe('TASK_STATE_COMPLETED')
+    expect(task.artifacts).toBeUndefined()
+    expect(wordsOf(task.status.message)).toMatch(/^output ignored: /)
+  })
+
+  test('comes whole and in order, however long it is and however slowly it is read', async () => {
+    const pieces = Array.from({ length: 3000 }, (_, i) => `${i} ${'x'.repeat(50)}\n`)
+    const { node } = await talk([pieces])
+    const reader = await sendStream(node.url, say('Hi.'))
+    const events: StreamEvent[] = []
+    for (let event = await reader.next(); event !== undefined; event = await reader.next()) {
+      events.push(event)
+      if (events.length % 500 === 0) await new Promise((resolve) => setImmediate(resolve))
+    }
+    expect(joined(events)).toBe(pieces.join(''))
+    const task = await getTask(node.url, events[0]!.data.task!.id)
+    expect(task.artifacts?.map(({ parts }) => parts)).toEqual([[{ text: pieces.join('') }]])
+  })
+
   test('takes data and files into account', async () => {
     const { node, model } = await talk(['One.', 'Two.'], {
       react: { prompt: 'You judge {text} with {data} and {files}.' },
@@ -501,6 +526,21 @@ describe('a failure ends the task with its own code, and says what to do', () =>
   ])('when %s: %s', async (_what, code, retryable, run) => {
     expect(await run()).toMatchObject({ code, retryable })
   })
+})
+
+test('the tools of a peer that comes late are there with the next message', async () => {
+  const port = await freePort()
+  const { node, model } = await talk((_request, index) => `Answer ${index}.`, {
+    peers: { bob: { url: `http://127.0.0.1:${port}` } },
+    react: { tools: ['bob.*'] },
+  })
+  await send(node.url, say('Hi.'))
+  expect(model.requests[0]?.body.tools ?? []).toEqual([])
+  await startNode({ agent: { id: 'bob' }, tools: [tool('weigh', () => 3)], server: { port } })
+  await until(async () => {
+    await send(node.url, say('Hi.'))
+    return (model.requests.at(-1)?.body.tools ?? []).length > 0
+  }, 'the tools of bob')
 })
 
 describe('an agent among agents', () => {

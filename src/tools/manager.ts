@@ -123,6 +123,8 @@ export interface DiscoverOptions {
   readonly published?: boolean
   /** Only services whose tools these globs over handles may fit. */
   readonly named?: readonly string[]
+  /** Only services that were not looked at, or whose last look failed. Default: false. */
+  readonly missing?: boolean
   readonly signal?: AbortSignal
 }
 
@@ -360,7 +362,7 @@ export class ToolManager implements ToolSpace {
    * failures stand in `health()`.
    */
   async discover(options: DiscoverOptions = {}): Promise<void> {
-    const { signal, kinds, published = false, named } = options
+    const { signal, kinds, published = false, named, missing = false } = options
     const isWanted = (service: string): boolean =>
       (!published && named === undefined) ||
       (published && this.#published.mayHave(service)) ||
@@ -368,7 +370,7 @@ export class ToolManager implements ToolSpace {
     const wanted = this.#sources
       .filter(({ kind }) => kinds?.includes(kind) ?? true)
       .flatMap((source) => source.services().map((service) => ({ source, service })))
-      .filter(({ service }) => isWanted(service))
+      .filter(({ source, service }) => isWanted(service) && (!missing || source.status(service).state !== 'ok'))
     await inTurns(wanted, discoveredAtOnce, async ({ source, service }) => {
       if (signal?.aborted === true) return
       try {
