@@ -53,8 +53,9 @@ async function manyKeys(servers, { build }) {
   await child.ask('begin', work)
   const heaps = []
   for (let part = 0; part < parts; part++) {
-    await child.ask('part')
+    await child.ask('reach')
     heaps.push(await heap())
+    await child.ask('go')
   }
   const { outputs, wrong } = await child.ask('end')
   const [first, ...later] = heaps
@@ -86,7 +87,7 @@ async function firstToken(servers, { quick, build }) {
     const delays = { first: [], later: [] }
     return {
       delays,
-      async measure() {
+      measure: async () => {
         const connection = await Connection.open(port)
         let isFirst = true
         await connection.stream(request(), (data) => {

@@ -2,7 +2,6 @@
 import type { OpenTools } from './agent/agent-tools.ts'
 import { ExecutionEnvironment, type EnvironmentOptions } from './agent/environment.ts'
 import type { JsonObject } from './base/json.ts'
-import type { McpServerOptions } from './mcp/server-options.ts'
 import { openToolSpace } from './tool-space.ts'
 
 /**
@@ -20,7 +19,7 @@ async function openServers(
 ): Promise<OpenTools> {
   const space = await openToolSpace({
     agent: { id: 'agent' },
-    mcpServers: servers as Record<string, McpServerOptions>,
+    mcpServers: servers,
     ...(baseDir === undefined ? {} : { baseDir }),
   })
   try {

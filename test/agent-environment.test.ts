@@ -1,5 +1,13 @@
 /** Environments: inputs with keys go in, outputs with keys come out. */
-import { Agent, AgentEvent, ConvokeError, getExecutionEnvironment, InputEvent, OutputEvent, type Json } from 'convoke'
+import {
+  Agent,
+  type AgentEvent,
+  ConvokeError,
+  getExecutionEnvironment,
+  InputEvent,
+  OutputEvent,
+  type Json,
+} from 'convoke'
 import { expect, test } from 'vitest'
 import { until } from './support/lifetime.ts'
 
@@ -67,10 +75,9 @@ test('leaving a stream whose source waits for ever ends it, through several agen
     .apply(counting())
     .keyBy((_value, key) => key)
     .apply(counting())
-  for await (const output of stream.toStream()) {
-    expect(output).toEqual({ key: 'a', value: [1, [1, 1]] })
-    break
-  }
+  const outputs = stream.toStream()
+  expect((await outputs.next()).value).toEqual({ key: 'a', value: [1, [1, 1]] })
+  await outputs.return()
   // It waits where nobody can reach it; what matters is that nobody waits for it.
   expect(left).toBe(false)
 })
@@ -124,7 +131,7 @@ test('execute runs what nobody reads', async () => {
   environment.fromList([{ key: 'a', value: 1 }]).apply(agent)
   environment.fromList([{ key: 'a', value: 2 }]).apply(agent)
   await environment.execute()
-  expect(seen.toSorted()).toEqual([1, 2])
+  expect(new Set(seen)).toEqual(new Set([1, 2]))
 })
 
 test('what is no input is refused with what it is', async () => {

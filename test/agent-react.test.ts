@@ -141,6 +141,8 @@ test('options that make no sense are refused when the agent is made', () => {
   expect(make({ retry: { attempts: 0 } })).toThrow('`retry.attempts` must be a whole number of 1 or more, got 0.')
   expect(make({ limits: { maxTokens: -1 } })).toThrow('`limits.maxTokens`')
   expect(make({ conversation: { maxMessages: 0 } })).toThrow('`conversation.maxMessages`')
+  expect(make({ prompt: '' })).toThrow('`prompt` of a ReActAgent is empty')
+  expect(make({ prompt: 5 })).toThrow(TypeError)
   expect(make({ conversation: 'yes' })).toThrow('`conversation` must be')
 })
 

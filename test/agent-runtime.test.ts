@@ -92,7 +92,7 @@ test('inputs of one key run one after the other, in order, and those of others a
   const gates = new Map<string, ReturnType<typeof gate>>()
   const begun: string[] = []
   const agent = agentOf(async (event, context) => {
-    const name = `${context.key}${String(value(event))}`
+    const name = `${context.key}${value(event) as number}`
     begun.push(name)
     await (gates.get(name) ?? gate()).opened
     context.sendEvent(new OutputEvent(name))
@@ -327,8 +327,11 @@ test('a step that had begun asks its reconciler, and is not done again without o
     })
     const second = await interrupted(agent, begun.opened)
     const run = second.run('a', 'in', { id: 'run' })
-    if (found === 'no reconciler') expect((await failureOf(run)).code).toBe('worker_lost')
-    else expect(await run).toEqual({ outputs: [found ?? 'charged anew'] })
+    const came = await run.then(
+      ({ outputs }) => outputs[0],
+      (error: unknown) => (error as ConvokeError).code,
+    )
+    expect(came).toBe(found === 'no reconciler' ? 'worker_lost' : (found ?? 'charged anew'))
     expect(charges).toBe(found === undefined ? 2 : 1)
   }
 })
@@ -365,7 +368,7 @@ test('what a process has left is run by the next one, or ended, before what come
     agentOf((heard) => void seen.push(value(heard))),
     { store },
   ).runLeft()
-  expect(seen.toSorted()).toEqual(['a', 'b'])
+  expect(new Set(seen)).toEqual(new Set(['a', 'b']))
 })
 
 test('two runners on one store take turns with a key', async () => {
@@ -378,9 +381,9 @@ test('two runners on one store take turns with a key', async () => {
     context.shortTermMemory.set('n', Number(context.shortTermMemory.get('n') ?? 0) + 1)
     context.sendEvent(new OutputEvent(context.shortTermMemory.get('n') ?? 0))
   })
-  const runners = [startRunner(agent, { store }), startRunner(agent, { store })]
-  const results = await Promise.all([1, 2, 3, 4].map((n) => runners[n % 2]?.run('a', n)))
-  expect(results.flatMap((result) => result?.outputs ?? []).toSorted()).toEqual([1, 2, 3, 4])
+  const [one, other] = [startRunner(agent, { store }), startRunner(agent, { store })]
+  const results = await Promise.all([one.run('a', 1), other.run('a', 2), one.run('a', 3), other.run('a', 4)])
+  expect(new Set(results.flatMap(({ outputs }) => outputs))).toEqual(new Set([1, 2, 3, 4]))
 })
 
 test("an action calls the agent's own tools", async () => {

@@ -118,6 +118,20 @@ describe('memory store', () => {
 })
 
 describe('memory agent store', () => {
+  test('keeps as many results as it is told to, the newest ones', async () => {
+    const agents = createMemoryAgentStore({ maxResults: 2 })
+    for (const id of ['one', 'two', 'three']) {
+      await agents.append('scope', 'key', { id, event: '{}' })
+      const lease = await agents.lease('scope', 'key', 'worker', { now: 1, leaseMs: 1000, limit: 1 })
+      if (lease === undefined) throw new Error('The key is held.')
+      await agents.commit(lease, { mailId: id, now: 1, state: '{"kept":true}', outputs: [JSON.stringify(id)], failure: null })
+      await agents.release(lease)
+    }
+    const results = await Promise.all(['one', 'two', 'three'].map((id) => agents.result('scope', 'key', id)))
+    expect(results.map((result) => result?.outputs)).toEqual([undefined, ['"two"'], ['"three"']])
+    expect(await agents.state('scope', 'key')).toBe('{"kept":true}')
+  })
+
   /** One input of a key, run to its end. */
   async function consume(agents: AgentStore, key: string, id: string, fields: Parameters<typeof done>[1] = {}) {
     await agents.append('s', key, mail(id))

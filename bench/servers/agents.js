@@ -94,7 +94,7 @@ ready(0, {
     if (outputs !== argument.count || wrong > 0) throw new Error(`${outputs} outputs, ${wrong} out of order.`)
     return outputs * eventsPerInput
   },
-  /** Begins a long stream; {@link part} lets it go on. */
+  /** Begins a long stream; {@link reach} waits for the end of a part, {@link go} begins the next one. */
   begin({ count, keys, parts }) {
     const check = new Check(keys)
     held = (async () => {
@@ -106,12 +106,11 @@ ready(0, {
       return { outputs: check.outputs, wrong: check.wrong }
     })()
   },
-  async part() {
-    gates.shift()?.()
+  async reach() {
     if (gates.length === 0) await new Promise((resolve) => reached.push(resolve))
   },
+  go: () => gates.shift()(),
   async end() {
-    gates.shift()?.()
     return await held
   },
 })

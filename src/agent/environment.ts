@@ -43,7 +43,7 @@ export interface FailedRun {
 }
 
 export interface EnvironmentOptions {
-  /** Default: one in memory, gone with the environment. Whoever opened it closes it. */
+  /** Default: one in memory for each agent, gone with its stream; it holds the memory of all keys. Whoever opened a store closes it. */
   readonly store?: AgentStore
   /** What agents may call beside their own tools: a node's `tools`. */
   readonly tools?: AgentToolSpace
@@ -73,6 +73,9 @@ interface Placed extends Keyed {
 }
 
 const defaultMaxInFlight = 1_000
+
+/** Nobody asks for a result twice, and a key that comes again finds its memory, however many there are. */
+const forStages = { maxBytes: Number.POSITIVE_INFINITY, maxResults: 1_000 }
 
 export class ExecutionEnvironment {
   readonly #options: EnvironmentOptions
@@ -152,7 +155,7 @@ export class ExecutionEnvironment {
     signal: AbortSignal,
   ): AsyncGenerator<Placed, void, void> {
     const { maxInFlight = defaultMaxInFlight, log = silentLog, ...rest } = this.#options
-    const { store = createMemoryAgentStore() } = rest
+    const { store = createMemoryAgentStore(forStages) } = rest
     const stage = this.#stages++
     const plan = AgentPlan.fromAgent(agent, { resources: this.#resources.resources })
     const scope = options.scope ?? (stage === 0 ? 'agent' : `agent-${stage + 1}`)

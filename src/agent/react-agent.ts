@@ -122,6 +122,8 @@ export class ReActAgent extends Agent {
   }
 
   #addPrompt(prompt: NonNullable<ReActAgentOptions['prompt']>): string {
+    if (prompt === '')
+      throw new ConvokeError('invalid_plan', '`prompt` of a ReActAgent is empty. Leave it out, or say what it is.')
     if (typeof prompt === 'string') return prompt
     this.addResource(promptName, prompt, 'prompt')
     return promptName

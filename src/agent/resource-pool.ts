@@ -39,7 +39,7 @@ export class ResourcePool {
     this.#made.clear()
     for (const [id, { promise, provider }] of made) {
       try {
-        const resource = (await promise.catch(() => undefined)) as Resources[ResourceType] | undefined
+        const resource = await promise.catch(() => undefined)
         // One that the agent was given is its owner's to close.
         if (resource === undefined || !provider.owns(resource)) continue
         if ('close' in resource && typeof resource.close === 'function') await resource.close()

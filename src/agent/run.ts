@@ -187,6 +187,7 @@ export class Run {
       }
       done.then(
         () => settle(resolve),
+        // oxlint-disable-next-line typescript/prefer-promise-reject-errors -- whatever the action threw
         (error: unknown) => settle(() => reject(this.#stopped ?? error)),
       )
       if (this.#stopped !== undefined) this.#interrupt?.()

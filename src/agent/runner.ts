@@ -60,8 +60,8 @@ export interface RunResult {
 interface Waiting {
   readonly id: string
   readonly options: RunOptions
-  resolve(result: RunResult): void
-  reject(error: ConvokeError): void
+  readonly resolve: (result: RunResult | Promise<RunResult>) => void
+  readonly reject: (error: ConvokeError) => void
   /** Its input is in the mailbox. */
   isReady: boolean
   isRunning: boolean
@@ -276,7 +276,7 @@ export class AgentRunner {
       lane.waiting.delete(waiting.id)
       if (known === undefined)
         waiting.reject(new ConvokeError('worker_lost', 'What came of the run is not known any more.'))
-      else replay(known, waiting.options).then(waiting.resolve, waiting.reject)
+      else waiting.resolve(replay(known, waiting.options))
     }
   }
 

@@ -96,17 +96,21 @@ export interface MemoryAgentStore extends AgentStore {
  * than `maxBytes` (default: 64 MiB), results go, those consumed first at first, then whole keys without mail and lease, with
  * their memory, those that are idle the longest first. The newest result and the newest idle key stay until mail or a step
  * needs their room. Mail that waits and keys that are held are never dropped: when they alone fill the store, `append` throws
- * `rate_limited`.
+ * `rate_limited`. Of results at most `maxResults` (default: no limit) are kept, the newest ones.
  */
-export function createMemoryAgentStore(options: { readonly maxBytes?: number } = {}): MemoryAgentStore {
-  return new InMemory(options.maxBytes ?? defaultMaxBytes)
+export function createMemoryAgentStore(
+  options: { readonly maxBytes?: number; readonly maxResults?: number } = {},
+): MemoryAgentStore {
+  return new InMemory(options.maxBytes ?? defaultMaxBytes, options.maxResults ?? Number.POSITIVE_INFINITY)
 }
 
 class InMemory implements MemoryAgentStore {
   readonly #maxBytes: number
+  readonly #maxResults: number
   readonly #scopes = new Map<string, Scope>()
   /** In the order in which they were consumed. */
   readonly #results = new Line<Result>()
+  #resultCount = 0
   readonly #idle = new Line<Entry>()
   /** Of all leases, so that a key that was forgotten and comes back goes on where it was. */
   #epoch = 0
@@ -116,8 +120,9 @@ class InMemory implements MemoryAgentStore {
   #looseBytes = 0
   #closed = false
 
-  constructor(maxBytes: number) {
+  constructor(maxBytes: number, maxResults: number) {
     this.#maxBytes = maxBytes
+    this.#maxResults = maxResults
   }
 
   async append(
@@ -384,6 +389,7 @@ class InMemory implements MemoryAgentStore {
     }
     entry.taken.set(mailId, result)
     this.#results.push(result)
+    this.#resultCount++
     this.#bytes += bytes
     this.#looseBytes += bytes
   }
@@ -427,6 +433,7 @@ class InMemory implements MemoryAgentStore {
 
   /** For mail and steps everything may go. What a run has just left stays: its caller wants to read it. */
   #trim(spared: 'nothing' | 'newest'): void {
+    while (this.#resultCount > this.#maxResults && this.#results.oldest) this.#dropResult(this.#results.oldest)
     if (this.#bytes <= this.#maxBytes) return
     const isFull = (): boolean => this.#bytes > this.#maxBytes
     const last = spared === 'newest' ? this.#results.newest : undefined
@@ -441,6 +448,7 @@ class InMemory implements MemoryAgentStore {
 
   #dropResult(result: Result): void {
     this.#results.remove(result)
+    this.#resultCount--
     this.#bytes -= result.bytes
     this.#looseBytes -= result.bytes
     result.entry.taken.delete(result.id)
