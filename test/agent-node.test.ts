@@ -235,6 +235,31 @@ test('a cancel reaches the model of the agent that is asked', async () => {
   expect(bob.stats.running).toBe(0)
 })
 
+test('the model is offered what its globs name and what rules let the caller have', async () => {
+  const { node, model } = await talk(['Hi.'], {
+    tools: ['read_a', 'read_b', 'write_a'].map((name) => tool(name, () => 1)),
+    toolPolicy: [
+      { tools: 'read_b', decision: 'deny' },
+      { tools: '*', decision: 'allow' },
+    ],
+    react: { tools: ['read_*'] },
+  })
+  await send(node.url, say('Hi.'))
+  expect(model.requests[0]?.body.tools?.map((each) => each.function.name)).toEqual(['read_a'])
+})
+
+test('a rule that asks asks the caller of the agent', async () => {
+  const { node } = await talk(
+    (request, index) => (index === 0 ? [call(request, 'pay')] : `Done: ${answers(request).at(-1)}`),
+    { tools: [tool('pay', () => ({ paid: true }))], toolPolicy: [{ tools: 'pay', decision: 'ask' }] },
+  )
+  const asked = await send(node.url, say('Pay.'))
+  expect(asked.status.state).toBe('TASK_STATE_INPUT_REQUIRED')
+  const [reply = ''] = /approve [0-9a-f]+/.exec(wordsOf(asked.status.message)) ?? []
+  const task = await send(node.url, say(reply, { taskId: asked.id }))
+  expect(textOf(task)).toBe('Done: {"paid":true}')
+})
+
 test('a message that was passed on has the time that its chain has', async () => {
   const { node, model } = await talk([{ silent: true }])
   const metadata = { _delegation: { path: ['carol'], hops: 1, deadline: Date.now() + 300 } }
