@@ -225,6 +225,19 @@ describe('other agents', () => {
     expect(new Set(heard).size).toBe(2)
   })
 
+  test('are there as soon as their peers are', async () => {
+    const node = await nodeOf(async (_event, context) => {
+      const carol = await context.getResource('carol', 'remoteAgent')
+      context.sendEvent(new OutputEvent((await carol.ask('Hi.')).answer))
+    })
+    expect(toolErrorOf(await send(node.url, say('Hi.')))?.code).toBe('not_found')
+    const carol = await startNode({ agent: { id: 'carol' }, onMessage: () => 'Carol here.' })
+    node.peers.add('carol', { url: carol.url })
+    expect(partsOf(await send(node.url, say('Hi.')))).toEqual({ answer: [{ text: 'Carol here.' }] })
+    await node.peers.remove('carol')
+    expect(toolErrorOf(await send(node.url, say('Hi.')))?.code).toBe('not_found')
+  })
+
   test('may ask, and the caller answers', async () => {
     const node = await startPair(
       async function* (_message, context) {
