@@ -146,7 +146,7 @@ describe('convoke config check', () => {
     expect(await convoke('config', 'check', 'silent.yaml')).toEqual({
       code: 2,
       stdout: '',
-      stderr: 'convoke: agent.module ./silent.mjs must export a function onMessage(message, context).\n',
+      stderr: 'convoke: agent.module ./silent.mjs must export an agent, or a function onMessage(message, context).\n',
     })
   })
 

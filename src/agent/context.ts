@@ -98,6 +98,8 @@ export interface RunOptions {
   /** Same id, same run: an input that was consumed before is not run again. Default: a UUID. */
   readonly id?: string
   readonly signal?: AbortSignal
+  /** Awaited when the run's turn has come, before its first event. */
+  readonly before?: () => Promise<void>
   /** Who calls tools. Default: the process itself. */
   readonly caller?: Caller
   readonly ask?: (question: Question) => Promise<Json>

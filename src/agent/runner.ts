@@ -3,7 +3,7 @@
  * step. Everything durable is in the {@link AgentStore}; a runner that dies leaves nothing that the next one cannot go on with.
  */
 import { randomUUID } from 'node:crypto'
-import { abortReason, onAbort, pause } from '../base/abort.ts'
+import { abortReason, firstOf, onAbort, pause, untilAborted } from '../base/abort.ts'
 import { ConvokeError, errorCodes, type ErrorCode, type Issue } from '../base/errors.ts'
 import { isObject, type Json } from '../base/json.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
@@ -290,6 +290,12 @@ export class AgentRunner {
       const lost = new ConvokeError('worker_lost', 'The process that was to run this ended before it did.')
       return await this.#commitFailure(lease, mail, undefined, lost)
     }
+    const failure = await this.#prepare(waiting)
+    if (failure !== undefined) {
+      if (!this.#life.signal.aborted) return await this.#commitFailure(lease, mail, waiting, failure)
+      waiting?.reject(failure)
+      return undefined
+    }
     const { store, eventLog } = this.#options
     const host = await this.#open()
     const shortTerm = new MemoryTree(lease.state ?? undefined)
@@ -332,6 +338,21 @@ export class AgentRunner {
     })
     eventLog?.write({ ...about, phase: 'ended' })
     return waiting && (() => waiting.resolve({ outputs }))
+  }
+
+  /** What the run has to wait for before it begins; gives what keeps it from beginning. */
+  async #prepare(waiting: Waiting | undefined): Promise<ConvokeError | undefined> {
+    const { before, signal } = waiting?.options ?? {}
+    if (before === undefined) return undefined
+    const stop = firstOf(signal, this.#life.signal)
+    try {
+      await untilAborted(stop.signal, before())
+      return undefined
+    } catch (error) {
+      return ConvokeError.from(error)
+    } finally {
+      stop.end()
+    }
   }
 
   async #commitFailure(

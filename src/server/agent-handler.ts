@@ -4,7 +4,6 @@
  */
 import { randomUUID } from 'node:crypto'
 import type { AgentToolSpace, RunEvent, RunOptions } from '../agent/context.ts'
-import { abortReason, onAbort } from '../base/abort.ts'
 import { Channel } from '../base/channel.ts'
 import type { Json, JsonObject } from '../base/json.ts'
 import type { Artifact, Message, Part } from '../protocol/a2a.ts'
@@ -86,10 +85,10 @@ async function* converse(
   }
   const run = async (): Promise<readonly Json[]> => {
     try {
-      await unlessAborted(agent.ready(), work.signal)
       const { outputs } = await agent.runs.run(key, toInput(start.message), {
         id: `${start.taskId} ${start.message.messageId}`,
         signal: work.signal,
+        before: agent.ready,
         caller,
         ask: (question) => ask(question, '', work),
         tools: toToolSpace(around, services, { taskId: work.taskId, contextId: work.contextId, conversation: key }),
@@ -268,17 +267,5 @@ class Answer {
 
   #progress(tool: string): JsonObject {
     return toProgressMetadata({ progress: this.#answered, total: this.#calls, message: tool })
-  }
-}
-
-async function unlessAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
-  let stop = (): void => {}
-  try {
-    await new Promise<void>((resolve, reject) => {
-      stop = onAbort(signal, () => reject(abortReason(signal)))
-      promise.then(resolve, reject)
-    })
-  } finally {
-    stop()
   }
 }
