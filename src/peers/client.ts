@@ -248,11 +248,15 @@ export class PeerClient {
       if (answer.task === undefined || isAtRest(answer.task)) return answer
       return { task: await this.waitFor(answer.task.id, options) }
     }
+    const { patienceMs = defaults.patienceMs } = this.#options
+    const startedAt = performance.now()
     try {
       // A timer of the request is cheaper than a signal, and most answers come with it.
-      return await this.sendMessage(message, { ...options, timeoutMs: this.#options.patienceMs ?? defaults.patienceMs })
+      return await this.sendMessage(message, { ...options, timeoutMs: patienceMs })
     } catch (error) {
-      const goesOn = error instanceof PeerError && (error.code === 'timeout' || isLost(error))
+      // A connection that is cut late leaves no time to send the message again; one that is cut at once was tried again.
+      const isLate = performance.now() - startedAt > patienceMs / 2
+      const goesOn = error instanceof PeerError && (error.code === 'timeout' || (isLate && isLost(error)))
       if (!goesOn || options.signal?.aborted === true) throw error
     }
     // The same message finds its task again, and this time with signs of life.
