@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { abortReason, onAbort, pause } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
-import { cloneJson, freezeJson, type Json, type JsonObject } from '../base/json.ts'
+import { cloneJson, freezeJson, isObject, type Json, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import type { StepRecord } from '../store/agent-store.ts'
 import type { Question } from '../tools/tool.ts'
@@ -110,6 +110,7 @@ export class Run {
 
   send(event: AgentEvent<string, object>, cause: NonNullable<Queued['cause']>): void {
     this.assertOpen('sends an event')
+    checkEvent(event)
     this.#queue.push({ event, cause })
   }
 
@@ -131,7 +132,7 @@ export class Run {
     const { key, runId } = start
     host.eventLog?.write({ kind: 'event', runId, key, event, cause })
     if (event.type === OutputEvent.type) {
-      const value = (event as OutputEvent).value as Json
+      const { value } = event.payload as { readonly value: Json }
       this.outputs.push(value)
       const room = start.options.onEvent?.({ type: 'output', value })
       if (room !== undefined) await room
@@ -213,6 +214,21 @@ export class Run {
 }
 
 const noConfig: JsonObject = Object.freeze({})
+
+/** Actions may be plain JavaScript; a payload that is frozen was checked when its event was made. */
+function checkEvent(event: unknown): void {
+  const { id, type, payload } = isObject(event) ? event : {}
+  if (typeof id !== 'string' || typeof type !== 'string' || !isObject(payload) || !Object.isFrozen(payload))
+    throw new ConvokeError(
+      'invalid_event',
+      `An action can send events alone, such as new OutputEvent(value) or new AgentEvent(type, payload), got ${excerpt(event)}.`,
+    )
+  if (type === OutputEvent.type && payload['value'] === undefined)
+    throw new ConvokeError(
+      'invalid_event',
+      'An output has the value undefined, which is no JSON. Put out null for nothing.',
+    )
+}
 
 /** What one action sees while it hears one event. */
 class ActionContext implements RunnerContext {
