@@ -30,15 +30,22 @@ async function perEvent(servers, { quick, build }) {
     await measure()
     return measure
   }
-  const cpu = await interleave(quick ? 5 : 10, { bare: await running('bare'), agent: await running('agent') })
-  return [
-    figure('10a CPU added to an event of an agent with three actions', {
-      value: min(cpu.agent) - min(cpu.bare),
-      middle: median(cpu.agent) - median(cpu.bare),
+  const cpu = await interleave(quick ? 5 : 10, {
+    bare: await running('bare'),
+    agent: await running('agent'),
+    react: await running('react'),
+  })
+  const added = (name, ours) =>
+    figure(name, {
+      value: min(ours) - min(cpu.bare),
+      middle: median(ours) - median(cpu.bare),
       unit: 'µs',
       target: ['<=', 20],
-      detail: `${spread(cpu.agent)} - ${spread(cpu.bare)} µs`,
-    }),
+      detail: `${spread(ours)} - ${spread(cpu.bare)} µs`,
+    })
+  return [
+    added('10a CPU added to an event of an agent with three actions', cpu.agent),
+    added('10a CPU added to an event of a ReAct agent whose model answers at once', cpu.react),
   ]
 }
 

@@ -13,7 +13,8 @@ export function getExecutionEnvironment(options: EnvironmentOptions = {}): Execu
   return new ExecutionEnvironment({ openServers: (servers) => openServers(servers, baseDir), ...options })
 }
 
-async function openServers(
+/** Connects to MCP servers for as long as an agent needs them. */
+export async function openServers(
   servers: Readonly<Record<string, JsonObject>>,
   baseDir: string | undefined,
 ): Promise<OpenTools> {

@@ -2,12 +2,13 @@
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Agent, isAgent } from './agent/agent.ts'
+import type { RemoteAgent } from './agent/chat-model.ts'
 import { ChatModelSetup } from './agent/chat-model-setup.ts'
 import { OpenAiConnection } from './agent/openai-connection.ts'
 import { AgentPlan } from './agent/plan.ts'
 import { Prompt } from './agent/prompt.ts'
 import { ReActAgent } from './agent/react-agent.ts'
-import { AgentRunner } from './agent/runner.ts'
+import { AgentRunner, type AgentRunnerOptions } from './agent/runner.ts'
 import { readOutputSchema, readPrompt } from './agent-files.ts'
 import { ConvokeError } from './base/errors.ts'
 import type { Log } from './base/log.ts'
@@ -162,11 +163,24 @@ export async function openAgent({ agent, options, space, store, log, baseDir }: 
     around.addResource(name, new ChatModelSetup({ connection: name, ...retriesOf(model) }))
   }
   const self = options.agent.id
-  for (const peer of space.peers.ids) {
-    around.addResource(peer, createRemoteAgent({ client: () => space.peers.get(peer), self, log }), 'remoteAgent')
-  }
+  const remoteAgent = (peer: string): RemoteAgent =>
+    createRemoteAgent({ client: () => space.peers.get(peer), self, log })
+  for (const peer of space.peers.ids) around.addResource(peer, remoteAgent(peer), 'remoteAgent')
+  // Peers may be added while the node runs.
+  const findResource: AgentRunnerOptions['findResource'] = (name, type) =>
+    type !== 'remoteAgent' || !space.peers.has(name)
+      ? undefined
+      : { type, name, owns: () => false, provide: () => Promise.resolve(remoteAgent(name)) }
   const plan = AgentPlan.fromAgent(agent, { resources: around.resources, baseDir })
-  const runner = new AgentRunner({ plan, store, tools: space.tools, log, baseDir, orphans: 'fail' })
+  const runner = new AgentRunner({
+    plan,
+    store,
+    tools: space.tools,
+    findResource,
+    log,
+    baseDir,
+    orphans: 'fail',
+  })
   const close = async (): Promise<void> => {
     await runner.close()
     await Promise.all(connections.map((connection) => connection.close()))

@@ -369,6 +369,18 @@ class RunningNode implements Node {
     const recovered = await this.#runtime.recover()
     if (recovered > 0) this.#log.info({ recovered }, 'Took over the tasks of a process that ended.')
     this.#push.start()
+    void this.#endLeft()
+  }
+
+  /** Ends inputs of the agent that no task goes on with, so that none waits for ever. Those that do have told by now. */
+  async #endLeft(): Promise<void> {
+    await this.#firstLook
+    await new Promise((done) => setImmediate(done))
+    try {
+      if (this.#stopping === undefined) await this.#agent?.runner.runLeft()
+    } catch (error) {
+      if (this.#stopping === undefined) this.#log.warn({ error }, 'What the agent had left over could not be ended.')
+    }
   }
 
   /** Which tools the agent may call, as globs over handles: a model is offered only what is known. */

@@ -13,6 +13,7 @@ export interface PeerAgentArguments extends PeerOptions {
 /** Descriptor of another node's agent: `{ clazz: PeerAgent, arguments: { url } }`. Throws `config` for options that make no sense. */
 export class PeerAgent implements RemoteAgent {
   static readonly resourceType = 'remoteAgent'
+  static readonly module = 'convoke'
   readonly #client: PeerClient
   readonly #agent: RemoteAgent
 

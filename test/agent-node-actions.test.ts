@@ -150,6 +150,20 @@ describe('what actions work with', () => {
     expect(node.mcpServers.has('shelf')).toBe(true)
   })
 
+  test('what it brings must have names of its own', async () => {
+    const quiet = defineTool({ name: 'quiet', description: 'Q.', input: { type: 'object' }, run: () => 'quiet' })
+    const withTool = run(() => {}).addResource('quiet', quiet)
+    await expect(nodeOf(withTool, { tools: [quiet] })).rejects.toMatchObject({
+      code: 'config',
+      message: 'The agent brings a tool "quiet", and there is one already. Give one of them another name.',
+    })
+    const withServer = run(() => {}).addResource('bob', { command: 'bob' }, 'mcpServer')
+    await expect(nodeOf(withServer, { peers: { bob: { url: 'http://127.0.0.1:1' } } })).rejects.toMatchObject({
+      code: 'config',
+      message: 'The agent has an MCP server "bob", which is the id of a peer. Rename one of them.',
+    })
+  })
+
   test("questions are the caller's to answer", async () => {
     const { url } = await nodeOf(async (_event, context) => {
       const name = await context.ask({ message: 'Who are you?' })
@@ -209,6 +223,19 @@ describe('other agents', () => {
     const [first] = heard
     expect(heard.slice(0, 4)).toEqual([first, first, first, first])
     expect(new Set(heard).size).toBe(2)
+  })
+
+  test('are there as soon as their peers are', async () => {
+    const node = await nodeOf(async (_event, context) => {
+      const carol = await context.getResource('carol', 'remoteAgent')
+      context.sendEvent(new OutputEvent((await carol.ask('Hi.')).answer))
+    })
+    expect(toolErrorOf(await send(node.url, say('Hi.')))?.code).toBe('not_found')
+    const carol = await startNode({ agent: { id: 'carol' }, onMessage: () => 'Carol here.' })
+    node.peers.add('carol', { url: carol.url })
+    expect(partsOf(await send(node.url, say('Hi.')))).toEqual({ answer: [{ text: 'Carol here.' }] })
+    await node.peers.remove('carol')
+    expect(toolErrorOf(await send(node.url, say('Hi.')))?.code).toBe('not_found')
   })
 
   test('may ask, and the caller answers', async () => {

@@ -217,6 +217,72 @@ describe('two rounds of tools here, on an MCP server and on a peer', () => {
   })
 })
 
+test('a cancel reaches the model of the agent that is asked', async () => {
+  const bobsModel = await startModelServer([{ silent: true }])
+  const bob = await startNode({
+    agent: { id: 'bob', react: { model: 'local' } },
+    models: { local: { baseUrl: bobsModel.url, model: 'scripted' } },
+  })
+  const { node } = await talk((request) => [call(request, 'ask_bob', { message: 'Well?' })], {
+    peers: { bob: { url: bob.url } },
+    react: { agents: ['bob'] },
+  })
+  const { id } = await send(node.url, say('Ask Bob.'), { returnImmediately: true })
+  const request = await within(bobsModel.request(0), 'the request to the model of bob')
+  const { body } = await rpc<Task>(node.url, 'CancelTask', { id })
+  expect(body.result?.status.state).toBe('TASK_STATE_CANCELED')
+  await within(request.aborted, 'the request to end')
+  expect(bob.stats.running).toBe(0)
+})
+
+test('the model is offered what its globs name and what rules let the caller have', async () => {
+  const { node, model } = await talk(['Hi.'], {
+    tools: ['read_a', 'read_b', 'write_a'].map((name) => tool(name, () => 1)),
+    toolPolicy: [
+      { tools: 'read_b', decision: 'deny' },
+      { tools: '*', decision: 'allow' },
+    ],
+    react: { tools: ['read_*'] },
+  })
+  await send(node.url, say('Hi.'))
+  expect(model.requests[0]?.body.tools?.map((each) => each.function.name)).toEqual(['read_a'])
+})
+
+test('a rule that asks asks the caller of the agent', async () => {
+  const { node } = await talk(
+    (request, index) => (index === 0 ? [call(request, 'pay')] : `Done: ${answers(request).at(-1)}`),
+    { tools: [tool('pay', () => ({ paid: true }))], toolPolicy: [{ tools: 'pay', decision: 'ask' }] },
+  )
+  const asked = await send(node.url, say('Pay.'))
+  expect(asked.status.state).toBe('TASK_STATE_INPUT_REQUIRED')
+  const [reply = ''] = /approve [0-9a-f]+/.exec(wordsOf(asked.status.message)) ?? []
+  const task = await send(node.url, say(reply, { taskId: asked.id }))
+  expect(textOf(task)).toBe('Done: {"paid":true}')
+})
+
+test('a message that was passed on has the time that its chain has', async () => {
+  const { node, model } = await talk([{ silent: true }])
+  const metadata = { _delegation: { path: ['carol'], hops: 1, deadline: Date.now() + 300 } }
+  const task = await send(node.url, { ...say('Hi.'), metadata })
+  expect(toolErrorOf(task)?.code).toBe('timeout')
+  await within(model.requests[0]!.aborted, 'the request to end')
+})
+
+test('an answer that is begun anew begins its artifact anew', async () => {
+  const model = await startModelServer([
+    ['Hal', { cut: true }],
+    ['Hel', 'lo.'],
+  ])
+  const node = await startNode({
+    agent: { id: 'alice', react: { model: 'local' } },
+    models: { local: { baseUrl: model.url, model: 'scripted', retries: 1 } },
+  })
+  const events = await (await sendStream(node.url, say('Hi.'))).all()
+  expect(events.flatMap(({ data }) => data.artifactUpdate?.append ?? [])).toEqual([false, false, true])
+  expect(joined(events)).toBe('Hello.')
+  expect(textOf(await getTask(node.url, events[0]!.data.task!.id))).toBe('Hello.')
+})
+
 describe('a conversation', () => {
   const said = ({ body }: ModelRequest): string[] =>
     body.messages.flatMap(({ role, content }) => (role === 'system' ? [] : [`${role}: ${content}`]))

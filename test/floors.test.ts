@@ -134,8 +134,8 @@ test('what takes long to load is loaded when it is needed', () => {
   const slow = /^(@modelcontextprotocol|better-sqlite3|pg)(\/|$)/
   expect([...loadedWith('node.ts')].filter((name) => slow.test(name))).toEqual([])
   expect([...loadedWith('cli/main.ts')].filter((name) => !name.startsWith('node:'))).toEqual(['commander'])
-  for (const command of ['tools', 'call', 'peers', 'doctor', 'types']) {
-    const loaded = [...loadedWith(`cli/remote/${command}.ts`)]
+  for (const command of ['remote/tools', 'remote/call', 'remote/peers', 'remote/doctor', 'remote/types', 'chat/chat']) {
+    const loaded = [...loadedWith(`cli/${command}.ts`)]
     expect(loaded.filter((name) => slow.test(name) || /^(minisearch|express|yaml|jose|pino)$/.test(name))).toEqual([])
   }
 })

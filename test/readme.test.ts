@@ -105,7 +105,7 @@ describe('the commands of the README', () => {
   test('are commands that there are', async () => {
     const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { scripts: object }
     for (const [, script] of readme.matchAll(/npm run (\w+)/g)) expect(scripts).toHaveProperty(script!)
-    for (const [, command] of readme.matchAll(/^npx convoke (\w+(?: check)?)/gm)) {
+    for (const [, command] of readme.matchAll(/^npx convoke (\w+(?: check| run)?)/gm)) {
       await run(process.execPath, [join(root, 'dist/cli/main.js'), ...command!.split(' '), '--help'])
     }
   })
@@ -119,7 +119,7 @@ test.each(blocks('yaml'))('the configuration of the README is valid: %s', async 
 })
 
 test('the samples of the README type-check', async () => {
-  const [tool, library, handler, peers, client, hooks, models, runs] = blocks('ts')
+  const [tool, library, handler, peers, client, hooks, models, runs, agents, decorated] = blocks('ts')
   const settings = {
     extends: join(root, 'tsconfig.json'),
     compilerOptions: {
@@ -147,6 +147,8 @@ const messages: unknown[] = []
     writeFile(join(folder, 'client.ts'), `const bearer = ''\n${client}`),
     writeFile(join(folder, 'hooks.ts'), `import { createNode } from 'convoke'\n${hooks}`),
     writeFile(join(folder, 'runs.ts'), `${surroundings}${runs}`),
+    writeFile(join(folder, 'agents.ts'), `import { countTo as notifyShipping } from './count.js'\n${agents}`),
+    writeFile(join(folder, 'decorated.ts'), decorated!),
     writeFile(join(folder, 'models.ts'), `${surroundings}${models}`),
     writeFile(
       join(folder, 'node.ts'),

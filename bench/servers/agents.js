@@ -1,13 +1,13 @@
 /**
  * An agent of three actions over many keys, or the same work in bare functions. `options`: `{build, how}`, `how` being
- * `bare` or `agent`. It listens nowhere.
+ * `bare`, `agent`, or `react`: one with a model that answers at once, in this process. It listens nowhere.
  */
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { options, ready } from '../lib/child.js'
 
 const load = (file) => import(pathToFileURL(join(options.build, file)).href)
-const { Agent, AgentEvent, getExecutionEnvironment, InputEvent, OutputEvent } = await load('index.js')
+const { Agent, AgentEvent, getExecutionEnvironment, InputEvent, OutputEvent, ReActAgent } = await load('index.js')
 
 /** Of each input: itself, two on the way, and the output. */
 const eventsPerInput = 4
@@ -27,6 +27,19 @@ const agent = new Agent()
     context.sendEvent(new AgentEvent('summed', summed))
   })
   .addAction('finish', ['summed'], (event, context) => context.sendEvent(new OutputEvent(event.payload)))
+
+class Words {
+  static resourceType = 'chatModelConnection'
+
+  async *chat({ messages }) {
+    return { message: { role: 'assistant', content: messages.at(-1).content }, finishReason: 'stop' }
+  }
+}
+
+const react = new ReActAgent({ chatModel: { connection: 'words', prompt: 'You repeat.' } }).addResource(
+  'words',
+  new Words(),
+)
 
 function* inputs(count, keys) {
   for (let n = 0; n < count; n++) yield { key: `product-${n % keys}`, value: { n, text: `Review ${n} of it.` } }
@@ -67,6 +80,17 @@ const ways = {
     const check = new Check(keys)
     const stream = getExecutionEnvironment().fromStream(inputs(count, keys)).apply(agent).toStream()
     for await (const { key, value } of stream) check.see(key, value)
+    return check
+  },
+  async react({ count, keys }) {
+    const check = new Check(keys)
+    const questions = (function* () {
+      for (const { key, value } of inputs(count, keys)) yield { key, value: JSON.stringify(value) }
+    })()
+    for await (const { key, value } of getExecutionEnvironment().fromStream(questions).apply(react).toStream()) {
+      const { n } = JSON.parse(value)
+      check.see(key, { n, last: n })
+    }
     return check
   },
 }

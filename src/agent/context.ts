@@ -33,6 +33,8 @@ export interface RunnerContext {
   readonly tools: AgentToolSpace
   /** Sends an event to the actions that listen; those of an {@link OutputEvent} type leave the agent. Heard in the order in which they were sent. */
   sendEvent(event: AgentEvent<string, object>): void
+  /** Whether there is a resource of that name, made or not. */
+  hasResource(name: string, type: ResourceType): boolean
   /** Made when first asked for, then the same one. Throws `not_found` for a name that there is not, `resource_failed`. */
   getResource<Type extends ResourceType>(name: string, type: Type): Promise<Resources[Type]>
   /**

@@ -1,5 +1,4 @@
 /** Prompts, by name or as they are written. */
-import { ConvokeError } from '../base/errors.ts'
 import type { RunnerContext } from './context.ts'
 import { Prompt } from './prompt.ts'
 import type { Resources } from './resources.ts'
@@ -7,12 +6,8 @@ import type { Resources } from './resources.ts'
 /** The prompt resource of that name; where there is none, the text itself is the prompt. */
 export async function findPrompt(
   nameOrText: string,
-  context: Pick<RunnerContext, 'getResource'>,
+  context: Pick<RunnerContext, 'getResource' | 'hasResource'>,
 ): Promise<Resources['prompt']> {
-  try {
-    return await context.getResource(nameOrText, 'prompt')
-  } catch (error) {
-    if (!(error instanceof ConvokeError) || error.code !== 'not_found') throw error
-    return Prompt.fromText(nameOrText)
-  }
+  if (context.hasResource(nameOrText, 'prompt')) return await context.getResource(nameOrText, 'prompt')
+  return Prompt.fromText(nameOrText)
 }

@@ -27,7 +27,8 @@ export interface ModelTools {
  * says. What no tool fits is told to the log, as its peer or server may come later.
  */
 export function modelTools(space: AgentToolSpace, patterns: readonly string[], log: Logger): ModelTools {
-  const listed = patterns.length === 0 ? [] : space.list()
+  if (patterns.length === 0) return (none ??= create([], [], log))
+  const listed = space.list()
   const [first] = listed
   if (first === undefined) return create(listed, patterns, log)
   const known = remembered.get(first)?.find((each) => isSame(each.listed, listed) && isSame(each.patterns, patterns))
@@ -40,6 +41,9 @@ export function modelTools(space: AgentToolSpace, patterns: readonly string[], l
   }
   return made
 }
+
+/** Of a model without tools. */
+let none: ModelTools | undefined
 
 interface Remembered {
   readonly listed: readonly Tool[]

@@ -9,6 +9,8 @@ export interface ResourcePoolOptions {
   readonly plan: AgentPlan
   readonly log: Logger
   readonly baseDir: string
+  /** Finds what the plan has not: what may come while the agent runs. Default: nothing. */
+  readonly find?: (name: string, type: ResourceType) => ResourceProvider | undefined
 }
 
 interface Made {
@@ -79,8 +81,8 @@ export class ResourcePool {
 
   #make(name: string, type: ResourceType, id: string): Made {
     if (this.#isClosed) throw new ConvokeError('run_ended', 'The runner of this agent is closed.')
-    const { plan, log, baseDir } = this.#options
-    const provider = plan.resources.get(type)?.get(name)
+    const { plan, log, baseDir, find } = this.#options
+    const provider = plan.resources.get(type)?.get(name) ?? find?.(name, type)
     if (provider === undefined) throw this.#missing(name, type)
     const promise = provider.provide({ log, baseDir, getResource: (other, of) => this.#get(other, of, id) })
     const made = { promise, provider }

@@ -278,6 +278,10 @@ class ActionContext implements RunnerContext {
     this.#run.send(event, { eventId: this.#event.id, action: this.#action.name })
   }
 
+  hasResource(name: string, type: ResourceType): boolean {
+    return this.#run.host.plan.resources.get(type)?.has(name) ?? false
+  }
+
   async getResource<Type extends ResourceType>(name: string, type: Type): Promise<Resources[Type]> {
     this.#run.assertOpen('asks for a resource')
     const resource = await this.#run.host.resources.get(name, type)

@@ -15,7 +15,7 @@ import type { EventLog } from './event-log.ts'
 import { InputEvent } from './events.ts'
 import { MemoryTree } from './memory.ts'
 import type { AgentPlan } from './plan.ts'
-import { ResourcePool } from './resource-pool.ts'
+import { ResourcePool, type ResourcePoolOptions } from './resource-pool.ts'
 import type { Resources, ResourceType } from './resources.ts'
 import { Run, type RunHost } from './run.ts'
 
@@ -27,6 +27,8 @@ export interface AgentRunnerOptions {
   readonly scope?: string
   /** What the agent's actions and models call beside the agent's own tools, which come first. Default: those alone. */
   readonly tools?: AgentToolSpace
+  /** Finds resources that the plan has not: what may come while the agent runs. Default: there are none. */
+  readonly findResource?: ResourcePoolOptions['find']
   /** Connects to the MCP servers among the agent's resources. Default: `tools` has them. */
   readonly openServers?: OpenServers
   readonly config?: AgentConfiguration
@@ -107,7 +109,8 @@ export class AgentRunner {
     this.#options = options
     this.#scope = options.scope ?? 'agent'
     this.#log = options.log ?? silentLog
-    this.#resources = new ResourcePool({ plan: options.plan, log: this.#log, baseDir: options.baseDir ?? '.' })
+    const { plan, baseDir = '.', findResource: find } = options
+    this.#resources = new ResourcePool({ plan, log: this.#log, baseDir, ...(find === undefined ? {} : { find }) })
   }
 
   /**

@@ -5,6 +5,7 @@ import { addClientCommands } from './a2a/commands.ts'
 import { helpCommand } from './a2a/run.ts'
 import { registerAgent } from './agent/commands.ts'
 import { registerAuth } from './auth.ts'
+import { registerChat } from './chat/commands.ts'
 import type { Shell } from './completion.ts'
 import { CommandFailure } from './failure.ts'
 import { registerRemote } from './remote/commands.ts'
@@ -32,7 +33,7 @@ Examples:
   convoke token bob                      make a token for bob
   convoke config check                   say whether convoke.yaml is right
   convoke card get -a agent.example.com  show who an agent is
-  convoke send -a localhost:4120 "hi"    talk to an agent
+  convoke chat localhost:4120            talk to an agent
   convoke tools                          show the tools of convoke.yaml, wherever they live
   convoke tools localhost:4120           show the tools of an agent
   convoke call bob.echo '{"text":"hi"}'  run a tool of the peer or MCP server bob of convoke.yaml
@@ -51,6 +52,7 @@ Commands that talk to an agent also know 3 (not reachable), 4 (credentials) and 
     .addHelpText('after', '\nExample:\n  convoke config check convoke.yaml')
   addConfigCheck(config)
   program.commandsGroup('Client:')
+  registerChat(program)
   addClientCommands(program, config, version)
   registerAuth(program)
   program.commandsGroup('Tools:')

@@ -186,7 +186,7 @@ interface Extent {
 }
 
 /** What the reader has seen of a task, in a few numbers. */
-class Seen {
+export class Seen {
   taskId: string | undefined
   lastId: number | undefined
   #state = ''
@@ -196,7 +196,7 @@ class Seen {
   readonly #hasIds: boolean
   readonly #artifacts = new Map<string, Extent>()
 
-  constructor({ taskId, lastEventId, hasIds }: FollowOptions) {
+  constructor({ taskId, lastEventId, hasIds }: Pick<FollowOptions, 'taskId' | 'lastEventId' | 'hasIds'>) {
     this.taskId = taskId
     this.lastId = lastEventId
     this.#hasIds = hasIds

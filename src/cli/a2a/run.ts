@@ -12,20 +12,22 @@ import { field } from './text.ts'
 /**
  * Runs the work of a client command. Whatever it throws but an ExitRequest is told here, as an envelope on stdout with `-o json` and on
  * stderr without; then it throws an ExitRequest. `settingsFlag` is the option that names the .env file. `limit`: whether
- * --timeout is for all of the work, or for each source of which it asks something, which is its own affair then.
+ * --timeout is for all of the work, or for each source of which it asks something, which is its own affair then. `signals`
+ * stop the work; others are its own affair, too.
  */
 export async function runClientCommand<Flags extends ClientFlags = AgentFlags>(
   command: Command,
   work: (session: Session<Flags>) => Promise<void>,
   settingsFlag: 'config' | 'envFile' = 'config',
   limit: 'all' | 'each' = 'all',
+  signals: readonly NodeJS.Signals[] = stopSignals,
 ): Promise<void> {
   const stop = new AbortController()
   const interrupted = (): void => stop.abort(new ConvokeError('canceled', 'Interrupted.'))
   let session: Session<Flags> | undefined
   let sources: readonly Source[] = [{ kind: 'environment', variables: environment() }]
   let timer: NodeJS.Timeout | undefined
-  for (const signal of stopSignals) process.once(signal, interrupted)
+  for (const signal of signals) process.once(signal, interrupted)
   try {
     sources = await findSources(command, settingsFlag)
     const settings = resolveSettings(command, sources)
@@ -56,7 +58,7 @@ export async function runClientCommand<Flags extends ClientFlags = AgentFlags>(
   } finally {
     clearTimeout(timer)
     session?.close()
-    for (const signal of stopSignals) process.off(signal, interrupted)
+    for (const signal of signals) process.off(signal, interrupted)
   }
 }
 

@@ -58,6 +58,7 @@ const flagsOnly = new Set([
   'probe',
   'tool',
   'message',
+  'context',
   'check',
   'schema',
   'tag',

@@ -1,17 +1,82 @@
 /** The commands for agents: `agent`. */
-import { type Command, Option } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import type { RunFlags } from './run.ts'
 import type { TraceFlags } from './trace.ts'
 
 export function registerAgent(program: Command): void {
   const agent = program
     .command('agent')
-    .description('Look into what agents do.')
-    .addHelpText('after', '\nExample:\n  convoke agent trace events.jsonl')
+    .description('Run agents over files, and look into what they do.')
+    .addHelpText('after', '\nExample:\n  convoke agent run agent.js --input items.jsonl --output results.jsonl')
+  addRun(agent)
   addTrace(agent)
 }
 
 function outputOption(text: string): Option {
   return new Option('-o, --output <format>', text).choices(['text', 'json']).default('text')
+}
+
+const mostAtOnce = 10_000
+
+function toConcurrency(text: string): number {
+  const n = Number(text)
+  if (!/^\d+$/.test(text) || n < 1 || n > mostAtOnce)
+    throw new InvalidArgumentError(`Give a whole number from 1 to ${mostAtOnce}.`)
+  return n
+}
+
+function addRun(agent: Command): void {
+  agent
+    .command('run')
+    .description('Run an agent over the items of a file; the same command again goes on where it was stopped.')
+    .argument('<agent.js>', 'a module that exports an Agent, or a class that extends it: as default, or as `agent`')
+    .requiredOption('--input <file>', 'a line of JSON for each item, {"key": …, "value": …}; - for stdin')
+    .option('--output <file>', 'where outputs go, a line {"key": …, "value": …} each (default: stdout)')
+    .option(
+      '--state <file>',
+      'what is done so far (default: the input with .state.db behind it, gone when all is done)',
+    )
+    .option('--key <field>', 'the member of each line that is its key; the whole line is the value then')
+    .option('--export <name>', 'the export of the module that is the agent')
+    .addOption(
+      new Option('--concurrency <n>', 'how many items are run at the same time, of as many keys')
+        .argParser(toConcurrency)
+        .default(10),
+    )
+    .addOption(
+      new Option('--fail <how>', 'when an item fails: stop, or go on')
+        .choices(['fast', 'continue'])
+        .default('continue'),
+    )
+    .option('--config <file>', "the agent's configuration, YAML or JSON: context.config in its actions")
+    .option('--event-log <file>', 'write down what happens; convoke agent trace shows it')
+    .addOption(
+      new Option('-o, --format <format>', 'of what is told on stderr: text, or lines of JSON')
+        .choices(['text', 'json'])
+        .default('text'),
+    )
+    .addHelpText(
+      'after',
+      `
+Items of one key are run in their order, those of different keys at the same time. An item's id is its line, so what is
+done is not done again, by Ctrl-C or a crash; steps of durableExecute within an item neither. The output file is written
+from what is committed: no output is lost, none comes twice, and the file holds nothing else. On stdout each start
+prints all outputs from the beginning. A line that is no item counts as failed; what failed is tried again at the next
+start, behind items of its key that went well.
+-o json prints {type: failure, line, key, code, message}, {type: progress, done, failed, before, per_second, seconds_left},
+{type: log, …} and last {type: summary, outcome: done | failed | stopped | interrupted, done, failed, before, seconds, output, state}.
+
+Exit codes: 0 all done, 1 some failed, or it could not go on, 2 called wrongly, 130 interrupted.
+
+Examples:
+  convoke agent run agent.js --input reviews.jsonl --output scores.jsonl
+  convoke agent run agents.js --export Scorer --input reviews.jsonl --key product --concurrency 50
+  generate | convoke agent run agent.js --input - > scores.jsonl`,
+    )
+    .action(async (file: string, flags: RunFlags) => {
+      const { runAgent } = await import('./run.ts')
+      await runAgent(file, flags)
+    })
 }
 
 function addTrace(agent: Command): void {

@@ -20,7 +20,7 @@ export interface Answers {
 /** The next answer. Throws `unsupported_operation` where there is nobody to ask. */
 export async function answer(question: Question, { given, onQuestion, signal }: Answers): Promise<Json> {
   const next = given.shift()
-  if (next !== undefined) return toAnswer(next, schemaOf(question), question.read).value
+  if (next !== undefined) return readAnswer(next, question).value
   if (!process.stdin.isTTY || !process.stderr.isTTY) {
     throw new ConvokeError('unsupported_operation', 'Nobody can be asked: standard input is no terminal.')
   }
@@ -29,15 +29,13 @@ export async function answer(question: Question, { given, onQuestion, signal }: 
 }
 
 async function askTerminal(question: Question, signal: AbortSignal): Promise<Json> {
-  const schema = schemaOf(question)
   const reader = createInterface({ input: process.stdin, output: process.stderr })
   // In raw mode a Ctrl-C is a character, and no signal comes.
   reader.on('SIGINT', () => process.kill(process.pid, 'SIGINT'))
   try {
-    for (const line of linesOf(question)) process.stderr.write(`${stripControls(line)}\n`)
-    if (schema !== undefined) process.stderr.write(`(${shapeOf(schema)})\n`)
+    for (const line of questionLines(question)) process.stderr.write(`${line}\n`)
     for (;;) {
-      const { value, issues } = toAnswer(await reader.question('> ', { signal }), schema, question.read)
+      const { value, issues } = readAnswer(await reader.question('> ', { signal }), question)
       if (issues === '') return value
       process.stderr.write(`${issues}\n`)
     }
@@ -46,12 +44,20 @@ async function askTerminal(question: Question, signal: AbortSignal): Promise<Jso
   }
 }
 
-/** What is asked. Of a language model, what it is told to be, too. */
-function linesOf({ message, sampling }: Question): string[] {
-  if (sampling === undefined) return [message]
-  const { systemPrompt } = sampling
+/** What is asked, and what an answer looks like where that is known. Of a language model, what it is told to be, too. */
+export function questionLines(question: Question): string[] {
+  const { message, sampling } = question
+  const schema = schemaOf(question)
+  const shape = schema === undefined ? [] : [`(${shapeOf(schema)})`]
+  const { systemPrompt } = sampling ?? {}
   const before = typeof systemPrompt === 'string' ? [`(as: ${systemPrompt})`] : []
-  return ['The tool asks a language model. Answer in its place:', ...before, message]
+  const lead = sampling === undefined ? [] : ['The tool asks a language model. Answer in its place:']
+  return [...lead, ...before, message, ...shape].map(stripControls)
+}
+
+/** A text as the answer to a question; `issues` is empty where it fits. */
+export function readAnswer(text: string, question: Question): { value: Json; issues: string } {
+  return toAnswer(text, schemaOf(question), question.read)
 }
 
 function schemaOf({ schema, sampling }: Question): JsonSchema | undefined {

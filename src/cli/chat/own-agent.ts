@@ -1,0 +1,87 @@
+/** The agent of the configuration itself, in this process: a node that listens on this machine, and to nobody but us. */
+import { ConvokeError } from '../../base/errors.ts'
+import type { NodeOptions } from '../../options.ts'
+import { connectPeer, type Peer } from '../../peers/connect-peer.ts'
+import { localCaller } from '../../tools/local.ts'
+import { ClientFailure, usageFailure } from '../a2a/failure.ts'
+import type { Session } from '../a2a/session.ts'
+import type { ClientFlags } from '../a2a/settings.ts'
+import { quote } from '../a2a/text.ts'
+import { configFlag, fileOrUrl, noFile, readDirectory } from '../remote/target.ts'
+
+/**
+ * Starts the node of the configuration, runs `use` with a connection to it, and stops it. What its agent does is what `convoke
+ * serve` would do, with its store, so that conversations can be gone on with; whoever chats is the caller `local`. Throws
+ * `A2ACLI_ERR_UNREACHABLE` where a running node has the store.
+ */
+export async function withOwnAgent(session: Session<ClientFlags>, use: (peer: Peer) => Promise<void>): Promise<void> {
+  const { file, options } = await readDirectory(session)
+  if (options === undefined || file === undefined)
+    throw usageFailure(`No agent is named. ${noFile}`, `${fileOrUrl.replace(' in place of its id', '')}`)
+  // A chat with somebody else needs none of it.
+  const [{ createNode }, { createToken, hashToken }] = await Promise.all([
+    import('../../node.ts'),
+    import('../../server/auth/token.ts'),
+  ])
+  const token = createToken()
+  const node = await createNode(forUs(session, options, hashToken(token))).catch((error: unknown) => {
+    throw startFailure(error, options, configFlag(session))
+  })
+  try {
+    for (const warning of node.warnings) session.note(`warning: ${warning}`)
+    await node.start()
+    // What is published of others' tools is known before the first message.
+    const peer = await connectPeer(node.url, { id: 'agent', bearer: token, signal: session.signal })
+    try {
+      session.isConnected = true
+      await use(peer)
+    } finally {
+      await peer.close()
+    }
+  } finally {
+    await node.stop()
+  }
+}
+
+/** The same node at another address: no other program of this machine gets in, and no card sends us elsewhere. */
+function forUs({ flags }: Session<ClientFlags>, options: NodeOptions, sha256: string): NodeOptions {
+  const { publicUrl: _url, basePath: _path, trustProxy: _proxy, ...server } = options.server ?? {}
+  return {
+    ...options,
+    logLevel: flags.debug === true ? 'debug' : (options.logLevel ?? 'error'),
+    server: {
+      ...server,
+      host: '127.0.0.1',
+      port: 0,
+      auth: { tokens: [{ id: localCaller.id, sha256, scopes: [...localCaller.scopes] }] },
+      extendedCard: false,
+      // When the chat is over, nobody waits for what runs.
+      drainMs: 0,
+    },
+  }
+}
+
+function startFailure(error: unknown, { server = {}, store }: NodeOptions, flag: string): unknown {
+  if (!(error instanceof ConvokeError) || error.code !== 'unavailable') return error
+  const { host = '127.0.0.1', port } = server
+  const isAny = /^(0\.0\.0\.0|\[?::\]?)$/.test(host)
+  const url = server.publicUrl ?? `http://${isAny ? '127.0.0.1' : host}:${port}`
+  const isKnown = server.publicUrl !== undefined || (port !== undefined && port !== 0)
+  const isLocked = isBusy(error)
+  return new ClientFailure(
+    'A2ACLI_ERR_UNREACHABLE',
+    isLocked ? `The agent of this configuration runs already: its store ${store?.url ?? ''} is open.` : error.message,
+    {
+      hint: isLocked
+        ? `Talk to it by its URL: convoke chat ${isKnown ? quote(url) : 'URL'}${server.auth === undefined ? '' : ' --bearer TOKEN'}`
+        : `Check store.url: convoke config check${flag}`,
+      cause: error,
+    },
+  )
+}
+
+/** Whether another process has the database. */
+function isBusy(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  return ('code' in error && String(error.code).startsWith('SQLITE_BUSY')) || isBusy(error.cause)
+}
