@@ -3,6 +3,8 @@ import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Agent, isAgent } from './agent/agent.ts'
 import type { RemoteAgent } from './agent/chat-model.ts'
+import { AgentConfiguration } from './agent/configuration.ts'
+import { openEventLog, type EventLog } from './agent/event-log.ts'
 import { ChatModelSetup } from './agent/chat-model-setup.ts'
 import { OpenAiConnection } from './agent/openai-connection.ts'
 import { AgentPlan } from './agent/plan.ts'
@@ -11,6 +13,7 @@ import { ReActAgent } from './agent/react-agent.ts'
 import { AgentRunner, type AgentRunnerOptions } from './agent/runner.ts'
 import { readOutputSchema, readPrompt } from './agent-files.ts'
 import { ConvokeError } from './base/errors.ts'
+import type { JsonObject } from './base/json.ts'
 import type { Log } from './base/log.ts'
 import type { McpServerOptions } from './mcp/server-options.ts'
 import type { ModelOptions, NodeOptions, ReactOptions } from './options.ts'
@@ -154,6 +157,7 @@ export interface OpenAgentOptions {
  * resources, unless the agent has its own of that name. Throws `config` and `resource_failed`.
  */
 export async function openAgent({ agent, options, space, store, log, baseDir }: OpenAgentOptions): Promise<OpenAgent> {
+  const config = await readSettings(options.agent.settings, baseDir)
   const around = new Agent()
   const connections: OpenAiConnection[] = []
   for (const [name, model] of Object.entries(options.models ?? {})) {
@@ -172,11 +176,14 @@ export async function openAgent({ agent, options, space, store, log, baseDir }: 
       ? undefined
       : { type, name, owns: () => false, provide: () => Promise.resolve(remoteAgent(name)) }
   const plan = AgentPlan.fromAgent(agent, { resources: around.resources, baseDir })
+  const eventLog = await openLog(options.agent.eventLog, baseDir, log)
   const runner = new AgentRunner({
     plan,
     store,
     tools: space.tools,
     findResource,
+    config,
+    ...(eventLog === undefined ? {} : { eventLog }),
     log,
     baseDir,
     orphans: 'fail',
@@ -184,6 +191,7 @@ export async function openAgent({ agent, options, space, store, log, baseDir }: 
   const close = async (): Promise<void> => {
     await runner.close()
     await Promise.all(connections.map((connection) => connection.close()))
+    await eventLog?.close()
   }
   try {
     for (const name of plan.resources.get('tool')?.keys() ?? []) {
@@ -204,6 +212,20 @@ export async function openAgent({ agent, options, space, store, log, baseDir }: 
     await close()
     throw error
   }
+}
+
+async function readSettings(settings: JsonObject | string | undefined, baseDir: string): Promise<AgentConfiguration> {
+  if (typeof settings === 'string') return await AgentConfiguration.fromFile(resolve(baseDir, settings))
+  return new AgentConfiguration(settings)
+}
+
+async function openLog(
+  options: NodeOptions['agent']['eventLog'],
+  baseDir: string,
+  log: Log,
+): Promise<EventLog | undefined> {
+  if (options === undefined) return undefined
+  return await openEventLog({ ...options, file: resolve(baseDir, options.file), log })
 }
 
 function connect(name: string, model: ModelOptions, log: Log): OpenAiConnection {

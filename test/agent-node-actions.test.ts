@@ -17,7 +17,7 @@ import {
   type NodeOptions,
   type Task,
 } from 'convoke'
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { deferred, startNode, temporaryFolder, within } from './support/lifetime.ts'
@@ -83,6 +83,42 @@ describe('what actions put out', () => {
 })
 
 describe('what actions work with', () => {
+  test('settings are values, or stand in a file beside the configuration', async () => {
+    const folder = await temporaryFolder()
+    await writeFile(join(folder, 'agent.yaml'), 'greeting:\n  words: Hello from the file\n')
+    const greet: ActionFor<typeof InputEvent> = (_event, { config, sendEvent }) =>
+      sendEvent(new OutputEvent(config.getString('greeting.words', 'Nothing')))
+    const answers: unknown[] = []
+    for (const settings of [{ 'greeting.words': 'Hello' }, './agent.yaml', undefined]) {
+      const agent = { id: 'alice', ...(settings === undefined ? {} : { settings }) }
+      const { url } = await nodeOf(greet, { agent, baseDir: folder })
+      answers.push(partsOf(await send(url, say('Hi.')))['answer'])
+    }
+    expect(answers).toEqual([[{ text: 'Hello' }], [{ text: 'Hello from the file' }], [{ text: 'Nothing' }]])
+    await expect(
+      nodeOf(greet, { agent: { id: 'alice', settings: './no.yaml' }, baseDir: folder }),
+    ).rejects.toMatchObject({
+      code: 'config',
+      message: expect.stringContaining('no.yaml'),
+    })
+  })
+
+  test('an event log says which event came of which action', async () => {
+    const folder = await temporaryFolder()
+    const node = await nodeOf((_event, context) => context.sendEvent(new OutputEvent('Yes.')), {
+      agent: { id: 'alice', eventLog: { file: './logs/events.jsonl', levels: { output: 'off' } } },
+      baseDir: folder,
+    })
+    const { id } = await send(node.url, say('Is it?'))
+    await node.stop()
+    const text = await readFile(join(folder, 'logs', 'events.jsonl'), 'utf8')
+    const lines = text.split('\n').filter((line) => line !== '')
+    const records = lines.map((line) => JSON.parse(line) as { kind: string; run: string; payload?: unknown })
+    expect(records.map(({ kind }) => kind)).toEqual(['run', 'event', 'action', 'run'])
+    expect(records[1]).toMatchObject({ type: 'input', payload: { value: 'Is it?' } })
+    expect(records.every(({ run: runId }) => runId.startsWith(id))).toBe(true)
+  })
+
   test('memory is kept for a conversation, also from task to task', async () => {
     const { url } = await nodeOf((_event, context) => {
       const count = Number(context.shortTermMemory.get('count') ?? 0) + 1

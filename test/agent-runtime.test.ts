@@ -429,6 +429,14 @@ test("an action calls the agent's own tools", async () => {
   expect(await startRunner(agent).run('a', 1)).toEqual({ outputs: [3, false] })
 })
 
+test('functions may be taken out of the context', async () => {
+  const agent = agentOf(async (event, { sendEvent, durableExecute, stableId }) => {
+    const step = await durableExecute('step', () => value(event))
+    sendEvent(new OutputEvent([step, typeof stableId('x')]))
+  })
+  expect(await startRunner(agent).run('a', 1)).toEqual({ outputs: [[1, 'string']] })
+})
+
 test('a resource is made once, when it is first asked for, and closed with the runner', async () => {
   const life: string[] = []
   class Numbers {

@@ -1,21 +1,18 @@
 /** One run of an agent: an input, and all events that come of it, one after the other, until none is left. */
-import { createHash } from 'node:crypto'
 import { abortReason, onAbort, pause } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
-import { cloneJson, freezeJson, isObject, type Json, type JsonObject } from '../base/json.ts'
+import { isObject, type Json } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import type { StepRecord } from '../store/agent-store.ts'
-import type { Question } from '../tools/tool.ts'
 import { excerpt } from '../tools/value.ts'
+import { ActionContext } from './action-context.ts'
 import type { AgentConfiguration } from './configuration.ts'
-import type { AgentToolSpace, DurableOptions, RunEvent, RunnerContext, RunOptions } from './context.ts'
+import type { AgentToolSpace, RunOptions } from './context.ts'
 import type { EventLog } from './event-log.ts'
 import { OutputEvent, type AgentEvent } from './events.ts'
 import type { MemoryTree } from './memory.ts'
 import type { AgentPlan, PlannedAction } from './plan.ts'
 import type { ResourcePool } from './resource-pool.ts'
-import type { Resources, ResourceType } from './resources.ts'
-import { remoteAgentOf } from './run-remote-agent.ts'
 
 /** What all runs of a runner share. */
 export interface RunHost {
@@ -213,8 +210,6 @@ export class Run {
   }
 }
 
-const noConfig: JsonObject = Object.freeze({})
-
 /** Actions may be plain JavaScript; a payload that is frozen was checked when its event was made. */
 function checkEvent(event: unknown): void {
   const { id, type, payload } = isObject(event) ? event : {}
@@ -228,130 +223,4 @@ function checkEvent(event: unknown): void {
       'invalid_event',
       'An output has the value undefined, which is no JSON. Put out null for nothing.',
     )
-}
-
-/** What one action sees while it hears one event. */
-class ActionContext implements RunnerContext {
-  readonly #run: Run
-  readonly #action: PlannedAction
-  readonly #event: AgentEvent<string, object>
-  /** The event's place in the run, which is the same when the run is resumed. */
-  readonly #ordinal: number
-  #stepsTaken: Set<string> | undefined
-
-  constructor(run: Run, action: PlannedAction, event: AgentEvent<string, object>, ordinal: number) {
-    this.#run = run
-    this.#action = action
-    this.#event = event
-    this.#ordinal = ordinal
-  }
-
-  get key(): string {
-    return this.#run.start.key
-  }
-  get runId(): string {
-    return this.#run.start.runId
-  }
-  get signal(): AbortSignal {
-    return this.#run.signal
-  }
-  get log(): Logger {
-    return this.#run.host.log
-  }
-  get config(): AgentConfiguration {
-    return this.#run.host.config
-  }
-  get actionConfig(): JsonObject {
-    return this.#action.config ?? noConfig
-  }
-  get shortTermMemory(): MemoryTree {
-    return this.#run.start.shortTerm
-  }
-  get sensoryMemory(): MemoryTree {
-    return this.#run.start.sensory
-  }
-  get tools(): AgentToolSpace {
-    return this.#run.start.options.tools ?? this.#run.host.tools
-  }
-
-  sendEvent(event: AgentEvent<string, object>): void {
-    this.#run.send(event, { eventId: this.#event.id, action: this.#action.name })
-  }
-
-  hasResource(name: string, type: ResourceType): boolean {
-    return this.#run.host.plan.resources.get(type)?.has(name) ?? false
-  }
-
-  async getResource<Type extends ResourceType>(name: string, type: Type): Promise<Resources[Type]> {
-    this.#run.assertOpen('asks for a resource')
-    const resource = await this.#run.host.resources.get(name, type)
-    if (type !== 'remoteAgent') return resource
-    return remoteAgentOf(name, resource as Resources['remoteAgent'], this) as Resources[Type]
-  }
-
-  async durableExecute<T extends Json>(
-    id: string,
-    work: (signal: AbortSignal) => Promise<T> | T,
-    { repeatable = false, reconcile }: DurableOptions<T> = {},
-  ): Promise<T> {
-    this.#run.assertOpen('does a step')
-    const taken = (this.#stepsTaken ??= new Set())
-    if (taken.has(id)) {
-      throw new ConvokeError(
-        'invalid_event',
-        `There are two steps ${excerpt(id)} in one call of the action "${this.#action.name}".`,
-      )
-    }
-    taken.add(id)
-    const stepId = this.#place(id)
-    const known = this.#run.step(stepId)
-    if (known?.state === 'done') return JSON.parse(known.value ?? 'null') as T
-    if (known !== undefined && reconcile !== undefined) {
-      const value = await reconcile(this.#run.signal)
-      if (value !== undefined) return await this.#finish(stepId, id, value)
-    } else if (known !== undefined && !repeatable) {
-      throw new ConvokeError(
-        'worker_lost',
-        `The step ${excerpt(id)} was under way when its process ended, and whether it took effect is not known.`,
-      )
-    }
-    if (!repeatable) await this.#run.start.saveStep({ id: stepId, state: 'begun', value: null })
-    return await this.#finish(stepId, id, await work(this.#run.signal))
-  }
-
-  stableId(name: string): string {
-    const hash = createHash('sha256')
-      .update(`${this.runId}\n${this.#place(name)}`)
-      .digest('hex')
-    const variant = ((Number.parseInt(hash.charAt(16), 16) & 3) | 8).toString(16)
-    return `${hash.slice(0, 8)}-${hash.slice(8, 12)}-8${hash.slice(13, 16)}-${variant}${hash.slice(17, 20)}-${hash.slice(20, 32)}`
-  }
-
-  async ask(question: Question): Promise<Json> {
-    this.#run.assertOpen('asks the caller')
-    const { ask } = this.#run.start.options
-    if (ask === undefined) throw new ConvokeError('unsupported_operation', 'Nobody can be asked here.')
-    return await ask(question)
-  }
-
-  tell(event: RunEvent): Promise<void> | undefined {
-    return this.#run.start.options.onEvent?.(event)
-  }
-
-  #place(name: string): string {
-    return `${this.#ordinal}/${this.#action.name}/${name}`
-  }
-
-  async #finish<T extends Json>(stepId: string, id: string, value: T): Promise<T> {
-    const copy = freezeJson(value ?? null)
-    if ('at' in copy) {
-      throw new ConvokeError(
-        'invalid_event',
-        `The step ${excerpt(id)} came to something that is no JSON${copy.at === '' ? '' : `, at ${copy.at}`}.`,
-      )
-    }
-    this.#run.assertOpen('does a step')
-    await this.#run.start.saveStep({ id: stepId, state: 'done', value: JSON.stringify(copy.value) })
-    return cloneJson(value)
-  }
 }
