@@ -78,6 +78,7 @@ export {
   type ErrorStrategy,
   type EventKind,
   type EventOf,
+  type Frozen,
   type RetrySettings,
   type ToolRequestPayload,
   type ToolResponsePayload,

@@ -404,7 +404,7 @@ describe('a plan', () => {
   test('needs an agent', async () => {
     for (const [value, message] of [
       [{}, 'AgentPlan.fromAgent needs an agent, got an object.'],
-      [Agent, /^AgentPlan\.fromAgent needs an agent, got class .*; make an instance of the class\.$/s],
+      [Agent, 'AgentPlan.fromAgent needs an agent, got the class Agent; make an instance of it.'],
     ] as const) {
       const failure = await failureOf(() => AgentPlan.fromAgent(value as never))
       expect(failure.name).toBe('TypeError')

@@ -9,6 +9,7 @@ import {
   defineTool,
   InputEvent,
   OutputEvent,
+  Prompt,
   type Action,
   type AgentRunnerOptions,
   type Json,
@@ -187,6 +188,33 @@ test('a payload that is no JSON is refused where the event is made, with its pla
     code: 'invalid_event',
     message: expect.stringContaining('/list/1/n'),
   })
+})
+
+test('what is no event, or an output of nothing, is refused where it is sent', async () => {
+  const sends: Record<string, () => unknown> = {
+    text: () => 'hello',
+    plain: () => ({ type: 'output', value: 1 }),
+    changeable: () => ({ id: '1', type: 'output', payload: { value: 1 } }),
+    nothing: () => new OutputEvent(undefined as never),
+    empty: () => new AgentEvent('output', {}),
+    byType: () => new AgentEvent('output', { value: 7 }),
+  }
+  const runner = startRunner(
+    agentOf((event, context) => context.sendEvent(sends[value(event) as string]?.() as OutputEvent)),
+  )
+  for (const name of ['text', 'plain', 'changeable']) {
+    expect(await failureOf(runner.run('a', name))).toMatchObject({
+      code: 'invalid_event',
+      message: expect.stringContaining('such as new OutputEvent(value)'),
+    })
+  }
+  for (const name of ['nothing', 'empty']) {
+    expect(await failureOf(runner.run('a', name))).toMatchObject({
+      code: 'invalid_event',
+      message: 'An output has the value undefined, which is no JSON. Put out null for nothing.',
+    })
+  }
+  expect(await runner.run('a', 'byType')).toEqual({ outputs: [7] })
 })
 
 test('payloads are frozen copies', () => {
@@ -450,4 +478,19 @@ test('a resource that there is not says which ones there are', async () => {
     code: 'not_found',
     message: expect.stringContaining('"revews"'),
   })
+  const other = agentOf(async (_event, context) => void (await context.getResource('greeting', 'chatModelSetup')))
+  other.addResource('greeting', Prompt.fromText('Hi.'))
+  expect((await failureOf(startRunner(other).run('a', 1))).message).toBe(
+    'The agent has no resource "greeting" of the type chatModelSetup. There is one of the type prompt.',
+  )
+})
+
+test('what an event had goes into memory, prompts and outputs as it is', async () => {
+  const agent = agentOf((event, context) => {
+    const { value: review } = event as InputEvent
+    context.shortTermMemory.set('last', review)
+    const text = Prompt.fromText('{review.stars} of 5').formatString({ review })
+    context.sendEvent(new OutputEvent([text, context.shortTermMemory.get('last.stars') ?? null, review]))
+  })
+  expect((await startRunner(agent).run('a', { stars: 3 })).outputs).toEqual([['3 of 5', 3, { stars: 3 }]])
 })

@@ -51,6 +51,7 @@ export interface EnvironmentOptions {
   readonly openServers?: OpenServers
   readonly config?: AgentConfiguration
   readonly eventLog?: EventLog
+  /** Why an action failed or a resource could not be made is said here, and in the `cause` of the error. `console` will do. Default: none. */
   readonly log?: Logger
   /** What relative paths of resources start from. Default: the working directory. */
   readonly baseDir?: string

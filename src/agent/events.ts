@@ -85,7 +85,7 @@ export interface ChatRequestPayload {
   /** Whether the text of the answer goes to the caller as it comes. Default: false. */
   stream?: boolean
   /** Values for the variables of the setup's prompt. */
-  variables?: Record<string, Json>
+  variables?: Record<string, Json | Frozen<Json>>
   /** Over those of the setup. */
   limits?: ModelLimits
   /**

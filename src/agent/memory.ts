@@ -2,6 +2,7 @@
 import { ConvokeError } from '../base/errors.ts'
 import { cloneJson, isObject, maxJsonDepth, setMember, type Json, type JsonObject } from '../base/json.ts'
 import { clip, excerpt, findNotJson } from '../tools/value.ts'
+import type { Frozen } from './events.ts'
 
 /**
  * What goes in and comes out is a copy. Paths are dotted: `set('order.items', […])` makes `order` an object on the way. They
@@ -13,8 +14,8 @@ import { clip, excerpt, findNotJson } from '../tools/value.ts'
 export interface Memory {
   /** Undefined where there is nothing. */
   get(path: string): Json | undefined
-  /** Over what is there, objects too. */
-  set(path: string, value: Json): void
+  /** Over what is there, objects too. `value` may be, or have in it, what an event had. */
+  set(path: string, value: Json | Frozen<Json>): void
   /** False, too, where the path leads through something that is no object. */
   has(path: string): boolean
   /** Whether there was something. */
@@ -72,7 +73,7 @@ export class MemoryTree implements Memory {
     return cloneJson(this.#look(path))
   }
 
-  set(path: string, value: Json): void {
+  set(path: string, value: Json | Frozen<Json>): void {
     const names = namesOf(path)
     const root = this.#tree()
     const { copy, mostBytes } = copyIn(value, names.length, `The value for "${clip(path, maxShown)}"`)

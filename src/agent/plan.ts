@@ -1,6 +1,7 @@
 /** An agent ready to run: its actions by the events that they hear, and how to make its resources. */
 import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
+import { isClass } from '../tools/function-source.ts'
 import { excerpt } from '../tools/value.ts'
 import { chatModelAction } from './actions/chat-model.ts'
 import { contextRetrievalAction } from './actions/context-retrieval.ts'
@@ -76,8 +77,9 @@ export class AgentPlan {
   /** The plan of an agent as it is now. Throws TypeError for what is no agent. */
   static fromAgent(agent: Agent, options: AgentPlanOptions = {}): AgentPlan {
     if (isAgent(agent)) return new AgentPlan(agent, options)
-    const hint = typeof agent === 'function' ? '; make an instance of the class' : ''
-    throw new TypeError(`AgentPlan.fromAgent needs an agent, got ${excerpt(agent)}${hint}.`)
+    const given: unknown = agent
+    const found = isClass(given) ? `the class ${given.name}; make an instance of it` : excerpt(given)
+    throw new TypeError(`AgentPlan.fromAgent needs an agent, got ${found}.`)
   }
 
   /**

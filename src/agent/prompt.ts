@@ -3,12 +3,13 @@ import { ConvokeError } from '../base/errors.ts'
 import { isObject, type Json } from '../base/json.ts'
 import { excerpt } from '../tools/value.ts'
 import type { ChatMessage, ChatRole } from './chat-model.ts'
+import type { Frozen } from './events.ts'
 
 /** What a prompt is made of, as JSON: the one or the other. */
 export type PromptTemplate = { readonly text: string } | { readonly messages: readonly ChatMessage[] }
 
-/** Values by the names of the variables. What is no text is put in as JSON. */
-export type PromptVariables = Readonly<Record<string, Json>>
+/** Values by the names of the variables, also those that an event had. What is no text is put in as JSON. */
+export type PromptVariables = Readonly<Record<string, Json | Frozen<Json>>>
 
 /**
  * A template: `{name}` stands for a value. Names begin with a letter or `_` and go on with letters, digits, `_`, `-` and

@@ -1,7 +1,7 @@
 /** An agent that is one language model with tools: an input becomes a chat request, the answer an output. */
 import { ConvokeError, type Issue } from '../base/errors.ts'
 import { isObject, type Json, type JsonObject } from '../base/json.ts'
-import { excerpt } from '../tools/value.ts'
+import { closest, excerpt } from '../tools/value.ts'
 import { Agent } from './agent.ts'
 import { pathOf } from './chat-exchange.ts'
 import type { ChatMessage, ChatModelSetupOptions, ModelLimits } from './chat-model.ts'
@@ -83,6 +83,7 @@ export class ReActAgent extends Agent {
 
   constructor(options: ReActAgentOptions) {
     super()
+    checkKeys(options)
     const { chatModel, prompt, outputSchema, errorStrategy, retry, limits, stream } = options
     readStrategy({
       ...(errorStrategy === undefined ? {} : { errorStrategy }),
@@ -127,6 +128,43 @@ export class ReActAgent extends Agent {
     if (typeof prompt === 'string') return prompt
     this.addResource(promptName, prompt, 'prompt')
     return promptName
+  }
+}
+
+const optionKeys = [
+  'chatModel',
+  'prompt',
+  'outputSchema',
+  'errorStrategy',
+  'retry',
+  'limits',
+  'conversation',
+  'stream',
+] satisfies (keyof ReActAgentOptions)[]
+
+/** Where what is looked for here is said. */
+const elsewhere: Readonly<Record<string, string>> = {
+  tools: 'chatModel.tools',
+  model: 'chatModel.model',
+  connection: 'chatModel.connection',
+  parameters: 'chatModel.parameters',
+  temperature: 'chatModel.parameters.temperature',
+  retries: 'chatModel.retries',
+  system: 'prompt',
+  systemPrompt: 'prompt',
+  maxRounds: 'limits.maxRounds',
+  history: 'conversation',
+}
+
+/** An option that nobody reads would be an agent without its tools, or without its schema. */
+function checkKeys(options: unknown): void {
+  if (!isObject(options))
+    throw new ConvokeError('invalid_plan', `A ReActAgent needs options { chatModel, … }, got ${excerpt(options)}.`)
+  for (const key of Object.keys(options)) {
+    if ((optionKeys as readonly string[]).includes(key)) continue
+    const meant = Object.hasOwn(elsewhere, key) ? elsewhere[key] : closest(key, optionKeys)
+    const hint = meant === undefined ? `known are ${optionKeys.join(', ')}` : `write \`${meant}\``
+    throw new ConvokeError('invalid_plan', `A ReActAgent has no option \`${key}\`; ${hint}.`)
   }
 }
 

@@ -92,14 +92,18 @@ export class ResourcePool {
   }
 
   #missing(name: string, type: ResourceType): ConvokeError {
-    const names = [...(this.#options.plan.resources.get(type)?.keys() ?? [])]
+    const { resources } = this.#options.plan
+    const names = [...(resources.get(type)?.keys() ?? [])]
     const meant = closest(name, names)
+    const others = [...resources].flatMap(([other, named]) => (named.has(name) ? [other] : []))
     const hint =
-      meant !== undefined
-        ? ` Did you mean "${meant}"?`
-        : names.length > 0
-          ? ` There are: ${names.slice(0, 20).join(', ')}.`
-          : ' Add it by `addResource`.'
+      others.length > 0
+        ? ` There is one of the type ${others.join(', ')}.`
+        : meant !== undefined
+          ? ` Did you mean "${meant}"?`
+          : names.length > 0
+            ? ` There are: ${names.slice(0, 20).join(', ')}.`
+            : ' Add it by `addResource`.'
     return new ConvokeError('not_found', `The agent has no resource ${excerpt(name)} of the type ${type}.${hint}`)
   }
 }

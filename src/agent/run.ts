@@ -1,9 +1,10 @@
 /** One run of an agent: an input, and all events that come of it, one after the other, until none is left. */
 import { abortReason, onAbort, pause } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
-import type { Json } from '../base/json.ts'
+import { isObject, type Json } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import type { StepRecord } from '../store/agent-store.ts'
+import { excerpt } from '../tools/value.ts'
 import { ActionContext } from './action-context.ts'
 import type { AgentConfiguration } from './configuration.ts'
 import type { AgentToolSpace, RunOptions } from './context.ts'
@@ -106,6 +107,7 @@ export class Run {
 
   send(event: AgentEvent<string, object>, cause: NonNullable<Queued['cause']>): void {
     this.assertOpen('sends an event')
+    checkEvent(event)
     this.#queue.push({ event, cause })
   }
 
@@ -127,7 +129,7 @@ export class Run {
     const { key, runId } = start
     host.eventLog?.write({ kind: 'event', runId, key, event, cause })
     if (event.type === OutputEvent.type) {
-      const value = (event as OutputEvent).value as Json
+      const { value } = event.payload as { readonly value: Json }
       this.outputs.push(value)
       const room = start.options.onEvent?.({ type: 'output', value })
       if (room !== undefined) await room
@@ -206,4 +208,19 @@ export class Run {
       `The run was ended after ${this.host.maxEvents} events: its actions seem to send events to each other without end.`,
     )
   }
+}
+
+/** Actions may be plain JavaScript; a payload that is frozen was checked when its event was made. */
+function checkEvent(event: unknown): void {
+  const { id, type, payload } = isObject(event) ? event : {}
+  if (typeof id !== 'string' || typeof type !== 'string' || !isObject(payload) || !Object.isFrozen(payload))
+    throw new ConvokeError(
+      'invalid_event',
+      `An action can send events alone, such as new OutputEvent(value) or new AgentEvent(type, payload), got ${excerpt(event)}.`,
+    )
+  if (type === OutputEvent.type && payload['value'] === undefined)
+    throw new ConvokeError(
+      'invalid_event',
+      'An output has the value undefined, which is no JSON. Put out null for nothing.',
+    )
 }
