@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { abortReason, onAbort, pause } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
-import { cloneJson, freezeJson, type Json, type JsonObject } from '../base/json.ts'
+import { cloneJson, freezeJson, isObject, type Json, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import type { StepRecord } from '../store/agent-store.ts'
 import type { Question } from '../tools/tool.ts'
@@ -163,12 +163,12 @@ export class Run {
   async #act(action: PlannedAction, event: AgentEvent<string, object>, ordinal: number): Promise<void> {
     const loaded = action.load()
     const work = loaded instanceof Promise ? await loaded : loaded
-    const done = work(event, new ActionContext(this, action, event, ordinal))
-    if (done instanceof Promise) await this.#untilStopped(done, action.name)
+    const done: unknown = work(event, new ActionContext(this, action, event, ordinal))
+    if (isThenable(done)) await this.#untilStopped(Promise.resolve(done), action.name)
   }
 
   /** The action's end; once the run is stopped, for as long as the grace time lasts. */
-  #untilStopped(done: Promise<void>, action: string): Promise<void> {
+  #untilStopped(done: Promise<unknown>, action: string): Promise<void> {
     return new Promise((resolve, reject) => {
       const settle = (go: () => void): void => {
         this.#interrupt = undefined
@@ -210,6 +210,11 @@ export class Run {
       `The run was ended after ${this.host.maxEvents} events: its actions seem to send events to each other without end.`,
     )
   }
+}
+
+/** Also a promise of another make: a query builder's, another realm's. */
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return isObject(value) && typeof value['then'] === 'function'
 }
 
 const noConfig: JsonObject = Object.freeze({})
