@@ -8,7 +8,7 @@ import type { StepRecord } from '../store/agent-store.ts'
 import type { Question } from '../tools/tool.ts'
 import { excerpt } from '../tools/value.ts'
 import type { AgentConfiguration } from './configuration.ts'
-import type { AgentToolSpace, DurableOptions, RunEvent, RunnerContext, RunOptions } from './context.ts'
+import type { Action, AgentToolSpace, DurableOptions, RunEvent, RunnerContext, RunOptions } from './context.ts'
 import type { EventLog } from './event-log.ts'
 import { OutputEvent, type AgentEvent } from './events.ts'
 import type { MemoryTree } from './memory.ts'
@@ -162,9 +162,23 @@ export class Run {
 
   async #act(action: PlannedAction, event: AgentEvent<string, object>, ordinal: number): Promise<void> {
     const loaded = action.load()
-    const work = loaded instanceof Promise ? await loaded : loaded
+    const work = loaded instanceof Promise ? await this.#loaded(loaded, action.name) : loaded
     const done: unknown = work(event, new ActionContext(this, action, event, ordinal))
     if (isThenable(done)) await this.#untilStopped(Promise.resolve(done), action.name)
+  }
+
+  /** Callers hear which action it is; what its module says, and where it stands, is for the log. */
+  async #loaded(loading: Promise<Action>, action: string): Promise<Action> {
+    try {
+      return await loading
+    } catch (cause) {
+      this.host.log.error({ action, runId: this.start.runId, err: cause }, 'An action of an agent cannot be loaded.')
+      throw new ConvokeError(
+        'invalid_plan',
+        `The action "${action}" of the agent cannot be loaded. Why is in the log of the node.`,
+        { cause },
+      )
+    }
   }
 
   /** The action's end; once the run is stopped, for as long as the grace time lasts. */
