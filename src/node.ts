@@ -171,6 +171,8 @@ class RunningNode implements Node {
   readonly #directoryFetch: GuardedFetch
   readonly #discovery: Discovery
   #firstLook: Promise<void> = Promise.resolve()
+  /** Resolves once the tasks of the process before were taken over: their inputs come before those of new messages. */
+  #recovered: Promise<unknown> = Promise.resolve()
   #lookingAgain: Promise<void> | undefined
   readonly #authenticator: ReturnType<typeof createAuthenticator>
   readonly #cards: CardRoute
@@ -366,7 +368,9 @@ class RunningNode implements Node {
     // Nobody waits for it but hosts that ask for a list at once, and an agent, also with tasks of the process before.
     const looking = this.#look()
     this.#firstLook = Promise.race([looking, pause(firstLookMs, this.#life.signal)])
-    const recovered = await this.#runtime.recover()
+    const recovering = this.#runtime.recover()
+    this.#recovered = recovering.catch(() => {})
+    const recovered = await recovering
     if (recovered > 0) this.#log.info({ recovered }, 'Took over the tasks of a process that ended.')
     this.#push.start()
     void this.#endLeft()
@@ -389,7 +393,7 @@ class RunningNode implements Node {
   }
 
   /** What the agent waits for with a message. Services that were not there before are looked at again meanwhile. */
-  #ready(): Promise<void> {
+  async #ready(): Promise<void> {
     const { signal } = this.#life
     const isMissing = ({ state, kind }: SourceHealth): boolean => state === 'failed' && kind !== 'local'
     if (this.#lookingAgain === undefined && this.tools.health().some(isMissing)) {
@@ -397,7 +401,7 @@ class RunningNode implements Node {
         .discover({ missing: true, named: this.#agentTools, signal })
         .finally(() => (this.#lookingAgain = undefined))
     }
-    return this.#firstLook
+    await Promise.all([this.#firstLook, this.#recovered])
   }
 
   /** Finds the tools that are to be known from the start: all, or those that are to be published. */

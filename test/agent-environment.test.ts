@@ -82,6 +82,19 @@ test('leaving a stream whose source waits for ever ends it, through several agen
   expect(left).toBe(false)
 })
 
+test('outputs of one key stay in their order, however slowly they are read', async () => {
+  const thrice = new Agent().addAction('thrice', [InputEvent], (event, context) => {
+    for (let n = 0; n < 3; n++) context.sendEvent(new OutputEvent(Number(value(event)) * 3 + n))
+  })
+  const items = Array.from({ length: 20 }, (_, n) => ({ key: 'a', value: n }))
+  const seen: Json[] = []
+  for await (const each of getExecutionEnvironment({ maxInFlight: 4 }).fromList(items).apply(thrice).toStream()) {
+    seen.push(each.value)
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+  expect(seen).toEqual(Array.from({ length: 60 }, (_, n) => n))
+})
+
 test('agents stand one behind the other, with windows between them', async () => {
   const summing = new Agent().addAction('sum', [InputEvent], (event, context) => {
     const window = value(event) as Json[][]

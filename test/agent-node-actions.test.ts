@@ -380,6 +380,19 @@ describe('what an action does wrong', () => {
     expect(toolErrorOf(task)?.code).toBe('run_ended')
   })
 
+  test('an action that cannot be loaded says where it stands to nobody but the log', async () => {
+    const baseDir = await temporaryFolder()
+    await writeFile(join(baseDir, 'broken.mjs'), `throw new Error('password hunter2 is wrong')`)
+    for (const module of ['./gone.mjs', './broken.mjs']) {
+      const agent = new Agent().addAction('answer', [InputEvent], { module, export: 'answer' })
+      const { url } = await nodeOf(agent, { baseDir })
+      const task = await send(url, say('Hi.'))
+      expect(toolErrorOf(task)).toMatchObject({ code: 'invalid_plan', message: expect.stringContaining('"answer"') })
+      expect(JSON.stringify(task)).not.toContain(baseDir)
+      expect(JSON.stringify(task)).not.toContain('hunter2')
+    }
+  })
+
   test('a failure behind a piece of the answer leaves the piece, and ends the stream', async () => {
     const model = await startModelServer([['Hel', { cut: true }]])
     const agent = run((_event, context) =>

@@ -358,6 +358,25 @@ test('a conversation is cut by its size, too, and of a huge turn question and an
   expect(said(huge.model.requests[2])).toEqual(['user: big', 'assistant: answer 3', 'user: next'])
 })
 
+test('a conversation that is wished longer than memory is goes on with what fits', async () => {
+  const { ask, model } = await start((_request, index) => `Answer ${index}.`, {
+    conversation: { maxChars: 5_000_000 },
+  })
+  const text = 'x'.repeat(400_000)
+  for (let n = 0; n < 4; n++) expect(await ask(`${n} ${text}`)).toEqual([`Answer ${n}.`])
+  expect(said(model.requests[3]).map((each) => each.slice(0, 20).split(' x')[0])).toEqual([
+    'user: 1',
+    'assistant: Answer 1.',
+    'user: 2',
+    'assistant: Answer 2.',
+    'user: 3',
+  ])
+  // One that does not fit alone is not remembered, and neither is anything before it.
+  expect(await ask('y'.repeat(1_200_000))).toEqual(['Answer 4.'])
+  await ask('And now?')
+  expect(said(model.requests[5])).toEqual(['user: And now?'])
+})
+
 test('its plan leaves the process as JSON and runs in another one', async () => {
   const model = await startModelServer(['{"score": 4, "reasons": []}'])
   const agent = new ReActAgent({

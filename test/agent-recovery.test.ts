@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { deferred, startNode, temporaryFolder, until } from './support/lifetime.ts'
 import { startModelServer, type ModelRequest, type ModelScript, type ModelServer } from './support/model-server.ts'
-import { serveConfig, type NodeProcess } from './support/process.ts'
+import { freePort, serveConfig, type NodeProcess } from './support/process.ts'
 import {
   begin,
   getTask,
@@ -157,6 +157,35 @@ test('messages that wait for their turn keep it', async () => {
     'user: Two.',
     'user: Three.',
   ])
+})
+
+test('a message that comes while a node is only just back waits for those before it', async () => {
+  const folder = await temporaryFolder()
+  const model = await startModelServer((request) => {
+    const last = request.body.messages.at(-1)
+    if (last?.role === 'tool') return 'Looked.'
+    if (last?.content === 'Two.') return 'You said Two.'
+    return [{ call: { name: last?.content === 'One.' ? 'look' : 'ask', arguments: {} } }]
+  })
+  const first = await start(folder, model)
+  // Each of them is ended, one after the other, before the node is back.
+  await Promise.all(Array.from({ length: 60 }, () => send(first.url, say('Ask me.'))))
+  const one = await begin(first.url, say('One.', { contextId: 'talk' }))
+  await first.heard('look runs')
+  await first.end('SIGKILL')
+
+  const port = await freePort()
+  const message = say('Two.', { contextId: 'talk' })
+  const starting = start(folder, model, { server: { port } })
+  const two = await until(
+    () => begin(`http://127.0.0.1:${port}`, message).catch(() => undefined),
+    'the port of the second node to open',
+  )
+  const second = await starting
+  await second.heard('look runs')
+  second.release('go')
+  expect(textOf(await answered(second.url, two.id))).toBe('You said Two.')
+  expect(textOf(await getTask(second.url, one.id))).toBe('Looked.')
 })
 
 test('an agent that is asked by a step which is repeated answers once', async () => {

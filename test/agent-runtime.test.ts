@@ -12,12 +12,13 @@ import {
   Prompt,
   type Action,
   type AgentRunnerOptions,
+  type AgentStore,
   type Json,
   type RunEvent,
   type RunnerContext,
 } from 'convoke'
 import { expect, test } from 'vitest'
-import { cleanup, until } from './support/lifetime.ts'
+import { cleanup, deferred, until, within } from './support/lifetime.ts'
 
 function value(event: AgentEvent<string, object>): Json {
   return (event.payload as { value: Json }).value
@@ -493,4 +494,104 @@ test('what an event had goes into memory, prompts and outputs as it is', async (
     context.sendEvent(new OutputEvent([text, context.shortTermMemory.get('last.stars') ?? null, review]))
   })
   expect((await startRunner(agent).run('a', { stars: 3 })).outputs).toEqual([['3 of 5', 3, { stars: 3 }]])
+})
+
+test('an input that came twice leaves its key free for what others have left', async () => {
+  const store = createMemoryAgentStore()
+  const seen: Json[] = []
+  const runner = startRunner(
+    agentOf((event) => void seen.push(value(event))),
+    { store },
+  )
+  await runner.run('a', 'in', { id: 'in' })
+  await until(async () => (await store.lease('agent', 'a', 'other', { now: 0, leaseMs: 0, limit: 1 })) !== undefined)
+  await runner.run('a', 'in', { id: 'in' })
+  await store.append('agent', 'a', { id: 'left', event: JSON.stringify(new InputEvent('left', 'left')) })
+  await runner.runLeft()
+  expect(seen).toEqual(['in', 'left'])
+})
+
+test('a runner that closes while its resources are made runs nothing any more', async () => {
+  const [making, go] = [deferred(), deferred()]
+  let hasRun = false
+  const agent = agentOf(async (_event, { signal }) => {
+    hasRun = true
+    await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()))
+  }).addResource(
+    'slow',
+    async () => {
+      making.resolve()
+      await go.promise
+      return defineTool({ name: 'slow', description: 'Slow to make.', input: { type: 'object' }, run: () => 1 })
+    },
+    'tool',
+  )
+  const runner = startRunner(agent)
+  const run = failureOf(runner.run('a', 1))
+  await making.promise
+  const closed = runner.close()
+  go.resolve()
+  await within(closed, 'the runner to close')
+  expect((await run).code).toBe('unavailable')
+  expect(hasRun).toBe(false)
+})
+
+test('a promise of any make is waited for', async () => {
+  const agent = agentOf((_event, context) => {
+    const then = (resolve: () => void): void => {
+      setImmediate(() => {
+        context.sendEvent(new OutputEvent('late'))
+        resolve()
+      })
+    }
+    // oxlint-disable-next-line unicorn/no-thenable -- as a query builder is one
+    return { then } as unknown as Promise<void>
+  })
+  expect(await startRunner(agent).run('a', 1)).toEqual({ outputs: ['late'] })
+})
+
+test('an input that comes while the store fails another one of its key is run all the same', async () => {
+  const inner = createMemoryAgentStore()
+  const [appending, go] = [deferred(), deferred()]
+  let fails = true
+  const append: AgentStore['append'] = async (scope, key, mail) => {
+    if (mail.id === 'second') {
+      appending.resolve()
+      await go.promise
+    }
+    return await inner.append(scope, key, mail)
+  }
+  const commit: AgentStore['commit'] = async (...args) => {
+    await appending.promise
+    if (fails) throw new ConvokeError('unavailable', 'The disk is full.')
+    await inner.commit(...args)
+  }
+  const store: AgentStore = {
+    append,
+    commit,
+    lease: (...args) => inner.lease(...args),
+    ready: (...args) => inner.ready(...args),
+    renew: (...args) => inner.renew(...args),
+    release: (...args) => inner.release(...args),
+    saveStep: (...args) => inner.saveStep(...args),
+    result: (...args) => inner.result(...args),
+    state: (...args) => inner.state(...args),
+    outputs: (...args) => inner.outputs(...args),
+    expire: (...args) => inner.expire(...args),
+  }
+  const seen: Json[] = []
+  const agent = agentOf((event, context) => {
+    seen.push(value(event))
+    context.sendEvent(new OutputEvent(value(event)))
+  })
+  const runner = startRunner(agent, { store })
+  const first = runner.run('a', 1, { id: 'first' })
+  const second = runner.run('a', 2, { id: 'second' })
+  await expect(first).rejects.toMatchObject({ code: 'unavailable' })
+  fails = false
+  go.resolve()
+  expect(await second).toEqual({ outputs: [2] })
+  // The first one was told to come again, and finds its run.
+  expect(await runner.run('a', 1, { id: 'first' })).toEqual({ outputs: [1] })
+  expect(seen).toEqual([1, 1, 2])
 })

@@ -10,7 +10,7 @@ import { checkCount } from './model-limits.ts'
 export interface ConversationOptions {
   /** Most messages that are kept. Default: 100. */
   readonly maxMessages?: number
-  /** Most characters of all of them together, what calls are made with included. Default: 200,000. */
+  /** Most characters of all of them together, what calls are made with included; memory holds 1 MiB in any case. Default: 200,000. */
   readonly maxChars?: number
 }
 
@@ -45,8 +45,16 @@ export function recall(memory: Memory, limits: Limits): ChatMessage[] {
 
 /** Adds a turn; what is too much goes. */
 export function remember(memory: Memory, turn: Turn, limits: Limits): void {
-  const turns = fit([...turnsOf(memory), shortened(turn)], limits)
-  memory.set(place, { turns } as unknown as Json)
+  let turns = fit([...turnsOf(memory), shortened(turn)], limits)
+  for (;;) {
+    try {
+      return memory.set(place, { turns } as unknown as Json)
+    } catch (error) {
+      // Memory has a limit of its own, in bytes, and others of the key have their share of it.
+      if (!(error instanceof ConvokeError) || error.code !== 'too_large' || turns.length === 0) throw error
+      turns = turns.slice(1)
+    }
+  }
 }
 
 function turnsOf(memory: Memory): Turn[] {

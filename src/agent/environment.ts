@@ -253,7 +253,8 @@ class Stage {
   readonly #source: AsyncIterable<Placed>
   readonly #options: StageOptions
   readonly #signal: AbortSignal
-  readonly #channel: Channel<Placed>
+  /** The outputs of one run together, so that those of the key's next run cannot come between them. */
+  readonly #channel: Channel<readonly Placed[]>
   #hasLeft = false
   /** Ends what the pump waits for, when nobody takes outputs any more. */
   #leave: (() => void) | undefined
@@ -278,7 +279,7 @@ class Stage {
       (error: unknown) => this.#channel.fail(error),
     )
     try {
-      yield* this.#channel
+      for await (const outputs of this.#channel) yield* outputs
     } finally {
       unlink()
       this.#hasLeft = true
@@ -312,10 +313,7 @@ class Stage {
   async #runOne({ key, value, place, id }: Placed): Promise<void> {
     try {
       const { outputs } = await this.#runner.run(key, value, id === undefined ? {} : { id })
-      for (const output of outputs) {
-        const room = this.#channel.push({ key, value: output, place })
-        if (room !== undefined) await room
-      }
+      if (outputs.length > 0) await this.#channel.push(outputs.map((output) => ({ key, value: output, place })))
     } catch (error) {
       if (!this.#channel.closed) this.#failed({ key, value, error: ConvokeError.from(error) })
     } finally {

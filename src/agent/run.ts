@@ -7,7 +7,7 @@ import type { StepRecord } from '../store/agent-store.ts'
 import { excerpt } from '../tools/value.ts'
 import { ActionContext } from './action-context.ts'
 import type { AgentConfiguration } from './configuration.ts'
-import type { AgentToolSpace, RunOptions } from './context.ts'
+import type { Action, AgentToolSpace, RunOptions } from './context.ts'
 import type { EventLog } from './event-log.ts'
 import { OutputEvent, type AgentEvent } from './events.ts'
 import type { MemoryTree } from './memory.ts'
@@ -160,13 +160,27 @@ export class Run {
 
   async #act(action: PlannedAction, event: AgentEvent<string, object>, ordinal: number): Promise<void> {
     const loaded = action.load()
-    const work = loaded instanceof Promise ? await loaded : loaded
-    const done = work(event, new ActionContext(this, action, event, ordinal))
-    if (done instanceof Promise) await this.#untilStopped(done, action.name)
+    const work = loaded instanceof Promise ? await this.#loaded(loaded, action.name) : loaded
+    const done: unknown = work(event, new ActionContext(this, action, event, ordinal))
+    if (isThenable(done)) await this.#untilStopped(Promise.resolve(done), action.name)
+  }
+
+  /** Callers hear which action it is; what its module says, and where it stands, is for the log. */
+  async #loaded(loading: Promise<Action>, action: string): Promise<Action> {
+    try {
+      return await loading
+    } catch (cause) {
+      this.host.log.error({ action, runId: this.start.runId, err: cause }, 'An action of an agent cannot be loaded.')
+      throw new ConvokeError(
+        'invalid_plan',
+        `The action "${action}" of the agent cannot be loaded. Why is in the log of the node.`,
+        { cause },
+      )
+    }
   }
 
   /** The action's end; once the run is stopped, for as long as the grace time lasts. */
-  #untilStopped(done: Promise<void>, action: string): Promise<void> {
+  #untilStopped(done: Promise<unknown>, action: string): Promise<void> {
     return new Promise((resolve, reject) => {
       const settle = (go: () => void): void => {
         this.#interrupt = undefined
@@ -223,4 +237,9 @@ function checkEvent(event: unknown): void {
       'invalid_event',
       'An output has the value undefined, which is no JSON. Put out null for nothing.',
     )
+}
+
+/** Also a promise of another make: a query builder's, another realm's. */
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return isObject(value) && typeof value['then'] === 'function'
 }

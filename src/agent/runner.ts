@@ -147,6 +147,7 @@ export class AgentRunner {
       const known = isNew ? undefined : await store.result(this.#scope, key, id)
       if (known !== undefined) {
         lane.waiting.delete(id)
+        this.#settle(key, lane)
         return await replay(known, options)
       }
     } catch (error) {
@@ -267,9 +268,12 @@ export class AgentRunner {
     return failure
   }
 
+  /** Those whose input is still on its way to the mailbox begin anew when it is there. */
   #fail(lane: Lane, failure: ConvokeError): void {
-    for (const waiting of lane.waiting.values()) waiting.reject(failure)
-    lane.waiting.clear()
+    for (const waiting of [...lane.waiting.values()].filter(({ isReady }) => isReady)) {
+      lane.waiting.delete(waiting.id)
+      waiting.reject(failure)
+    }
   }
 
   /** An empty mailbox, and somebody whose input was in it: another runner of this scope has run it. */
@@ -298,6 +302,8 @@ export class AgentRunner {
     }
     const { store, eventLog } = this.#options
     const host = await this.#open()
+    // Making what the agent needs takes its time, and whoever closes meanwhile stops only what has begun.
+    this.#assertOpen()
     const shortTerm = new MemoryTree(lease.state ?? undefined)
     const run = new Run(host, {
       key: lease.key,
@@ -374,9 +380,9 @@ export class AgentRunner {
   async #lease(key: string): Promise<KeyLease> {
     const { store, leaseMs = defaults.leaseMs } = this.#options
     const { signal } = this.#life
-    this.#heartbeat ??= this.#beat(leaseMs)
     for (;;) {
       if (signal.aborted) throw abortReason(signal)
+      this.#heartbeat ??= this.#beat(leaseMs)
       const lease = await store.lease(this.#scope, key, this.#worker, { now: Date.now(), leaseMs, limit: mailLimit })
       if (lease !== undefined) return lease
       await pause(busyMs, signal)
