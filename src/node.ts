@@ -220,7 +220,7 @@ class RunningNode implements Node {
       execute: createExecutor({
         tools: this.tools,
         onMessage,
-        agent: open && { runs: open.runner, ready: () => this.#ready() },
+        agent: open && { runs: open.runner, recovered: () => this.#recovered, ready: () => this.#ready() },
         guard,
         log,
       }),
@@ -393,7 +393,7 @@ class RunningNode implements Node {
   }
 
   /** What the agent waits for with a message. Services that were not there before are looked at again meanwhile. */
-  async #ready(): Promise<void> {
+  #ready(): Promise<void> {
     const { signal } = this.#life
     const isMissing = ({ state, kind }: SourceHealth): boolean => state === 'failed' && kind !== 'local'
     if (this.#lookingAgain === undefined && this.tools.health().some(isMissing)) {
@@ -401,7 +401,7 @@ class RunningNode implements Node {
         .discover({ missing: true, named: this.#agentTools, signal })
         .finally(() => (this.#lookingAgain = undefined))
     }
-    await Promise.all([this.#firstLook, this.#recovered])
+    return this.#firstLook
   }
 
   /** Finds the tools that are to be known from the start: all, or those that are to be published. */

@@ -25,6 +25,8 @@ export interface AgentRuns {
 
 export interface ConversationAgent {
   readonly runs: AgentRuns
+  /** Resolves once the tasks of the process before were taken over: their inputs come before those of new messages. */
+  readonly recovered: () => Promise<unknown>
   /** Resolves when the tools that the agent may call are known, or soon enough in any case. */
   readonly ready: () => Promise<void>
 }
@@ -85,6 +87,7 @@ async function* converse(
   }
   const run = async (): Promise<readonly Json[]> => {
     try {
+      await agent.recovered()
       const { outputs } = await agent.runs.run(key, toInput(start.message), {
         id: `${start.taskId} ${start.message.messageId}`,
         signal: work.signal,
