@@ -146,6 +146,7 @@ test('options that make no sense are refused when the agent is made', () => {
   expect(make({ conversation: 'yes' })).toThrow('`conversation` must be')
   expect(make({ tools: ['*'] })).toThrow('A ReActAgent has no option `tools`; write `chatModel.tools`.')
   expect(make({ output_schema: {} })).toThrow('no option `output_schema`; write `outputSchema`.')
+  expect(make({ outputSchema: { score: 'number' } })).toThrow("did you mean { type: 'object', properties:")
   expect(make({ colour: 'red' })).toThrow('no option `colour`; known are chatModel, prompt, outputSchema,')
   expect(() => new ReActAgent(undefined as never)).toThrow('A ReActAgent needs options { chatModel, … }')
 })

@@ -124,7 +124,13 @@ describe('memory agent store', () => {
       await agents.append('scope', 'key', { id, event: '{}' })
       const lease = await agents.lease('scope', 'key', 'worker', { now: 1, leaseMs: 1000, limit: 1 })
       if (lease === undefined) throw new Error('The key is held.')
-      await agents.commit(lease, { mailId: id, now: 1, state: '{"kept":true}', outputs: [JSON.stringify(id)], failure: null })
+      await agents.commit(lease, {
+        mailId: id,
+        now: 1,
+        state: '{"kept":true}',
+        outputs: [JSON.stringify(id)],
+        failure: null,
+      })
       await agents.release(lease)
     }
     const results = await Promise.all(['one', 'two', 'three'].map((id) => agents.result('scope', 'key', id)))

@@ -159,9 +159,26 @@ function hashOf(calls: readonly ModelToolCall[], answers: readonly ChatMessage[]
 
 const roles: ReadonlySet<unknown> = new Set(['system', 'user', 'assistant', 'tool'])
 
+const requestKeys = [
+  'model',
+  'messages',
+  'outputSchema',
+  'stream',
+  'variables',
+  'limits',
+  'errorStrategy',
+  'retry',
+  'invalidRetries',
+] as const satisfies readonly (keyof ChatRequestPayload)[]
+
 /** Actions may be plain JavaScript. */
 function checkRequest(request: { readonly model?: unknown; readonly messages?: unknown }): void {
   const { model, messages } = request
+  const unknown = Object.keys(request).find((key) => !(requestKeys as readonly string[]).includes(key))
+  if (unknown !== undefined)
+    throw wrong(
+      `it has no ${excerpt(unknown)}; it may have ${requestKeys.join(', ')}. A prompt and tools belong to the chat model setup`,
+    )
   if (typeof model !== 'string' || model === '')
     throw wrong(`\`model\` must name a chat model setup, got ${excerpt(model)}`)
   if (!Array.isArray(messages) || messages.length === 0)

@@ -32,27 +32,27 @@ export interface RunnerContext {
   /** The tool space, with this run's caller, chain and deadline. */
   readonly tools: AgentToolSpace
   /** Sends an event to the actions that listen; those of an {@link OutputEvent} type leave the agent. Heard in the order in which they were sent. */
-  sendEvent(event: AgentEvent<string, object>): void
+  readonly sendEvent: (event: AgentEvent<string, object>) => void
   /** Whether there is a resource of that name, made or not. */
-  hasResource(name: string, type: ResourceType): boolean
+  readonly hasResource: (name: string, type: ResourceType) => boolean
   /** Made when first asked for, then the same one. Throws `not_found` for a name that there is not, `resource_failed`. */
-  getResource<Type extends ResourceType>(name: string, type: Type): Promise<Resources[Type]>
+  readonly getResource: <Type extends ResourceType>(name: string, type: Type) => Promise<Resources[Type]>
   /**
    * Does `work` once, also when the run is resumed after a crash: its result, JSON, is remembered until the run ends. `id` is the
    * step's name, unique within this call of the action. A step that was under way when the process died asks `reconcile`;
    * without one it is done again where it is `repeatable`, else it throws `worker_lost`.
    */
-  durableExecute<T extends Json>(
+  readonly durableExecute: <T extends Json>(
     id: string,
     work: (signal: AbortSignal) => Promise<T> | T,
     options?: DurableOptions<T>,
-  ): Promise<T>
+  ) => Promise<T>
   /** A UUID that is the same when the run is resumed: for message ids of work that must not be done twice. */
-  stableId(name: string): string
+  readonly stableId: (name: string) => string
   /** Asks the caller, and waits. Throws `unsupported_operation` where nobody can be asked. */
-  ask(question: Question): Promise<Json>
+  readonly ask: (question: Question) => Promise<Json>
   /** Tells those who look on; resolves when there is room for more. */
-  tell(event: RunEvent): Promise<void> | undefined
+  readonly tell: (event: RunEvent) => Promise<void> | undefined
 }
 
 export interface DurableOptions<T extends Json> {

@@ -162,7 +162,7 @@ export class ExecutionEnvironment {
     const scope = options.scope ?? (stage === 0 ? 'agent' : `agent-${stage + 1}`)
     const runner = new AgentRunner({ ...rest, plan, store, scope, log, maxWaiting: maxInFlight })
     try {
-      yield* new Stage(runner, source, { ...options, maxInFlight, log }, signal).outputs()
+      yield* new Stage(runner, source, { ...options, maxInFlight }, signal).outputs()
     } finally {
       await runner.close()
     }
@@ -244,7 +244,6 @@ interface Wiring {
 
 interface StageOptions extends ApplyOptions {
   readonly maxInFlight: number
-  readonly log: Logger
 }
 
 /** One agent between two streams. */
@@ -323,9 +322,8 @@ class Stage {
   }
 
   #failed(failure: FailedRun): void {
-    const { onFailure, log } = this.#options
+    const { onFailure } = this.#options
     if (onFailure === undefined) {
-      log.error({ key: failure.key, err: failure.error }, 'A run of an agent failed.')
       this.#failures++
       this.#failure ??= failure.error
       return

@@ -38,8 +38,23 @@ export function readOutputSchema(given: unknown): ReadSchema {
   const { value: schema } = copy
   const issues = checkSchema(schema)
   if (issues.length > 0) throw wrong(describeIssues(issues))
+  if (!says(schema))
+    throw wrong(
+      `no keyword of JSON Schema stands in it, so anything would fit; did you mean { type: 'object', properties: ${excerpt(schema)} }`,
+    )
   return { schema }
 }
+
+/** Whether the schema says anything of the value. */
+function says(schema: JsonObject): boolean {
+  return Object.keys(schema).some((key) => keywords.has(key))
+}
+
+const keywords: ReadonlySet<string> = new Set(
+  '$ref,$dynamicRef,allOf,anyOf,const,else,enum,if,items,maxLength,maximum,minLength,minimum,multipleOf,not,oneOf,pattern,prefixItems,properties,required,then,type'.split(
+    ',',
+  ),
+)
 
 function wrong(what: string): TypeError {
   return new TypeError(`The output schema of an agent is wrong: ${what}.`)
