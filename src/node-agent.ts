@@ -4,6 +4,8 @@ import { pathToFileURL } from 'node:url'
 import { Agent, isAgent } from './agent/agent.ts'
 import type { RemoteAgent } from './agent/chat-model.ts'
 import { ChatModelSetup } from './agent/chat-model-setup.ts'
+import { AgentConfiguration } from './agent/configuration.ts'
+import { openEventLog, type EventLog } from './agent/event-log.ts'
 import { OpenAiConnection } from './agent/openai-connection.ts'
 import { AgentPlan } from './agent/plan.ts'
 import { Prompt } from './agent/prompt.ts'
@@ -172,11 +174,15 @@ export async function openAgent({ agent, options, space, store, log, baseDir }: 
       ? undefined
       : { type, name, owns: () => false, provide: () => Promise.resolve(remoteAgent(name)) }
   const plan = AgentPlan.fromAgent(agent, { resources: around.resources, baseDir })
+  const config = await readConfiguration(options, baseDir)
+  const eventLog = await openLog(options, baseDir, log)
   const runner = new AgentRunner({
     plan,
     store,
     tools: space.tools,
     findResource,
+    config,
+    ...(eventLog === undefined ? {} : { eventLog }),
     log,
     baseDir,
     orphans: 'fail',
@@ -184,6 +190,7 @@ export async function openAgent({ agent, options, space, store, log, baseDir }: 
   const close = async (): Promise<void> => {
     await runner.close()
     await Promise.all(connections.map((connection) => connection.close()))
+    await eventLog?.close()
   }
   try {
     for (const name of plan.resources.get('tool')?.keys() ?? []) {
@@ -204,6 +211,18 @@ export async function openAgent({ agent, options, space, store, log, baseDir }: 
     await close()
     throw error
   }
+}
+
+async function readConfiguration({ agent }: NodeOptions, baseDir: string): Promise<AgentConfiguration> {
+  const { config = {} } = agent
+  return typeof config === 'string'
+    ? await AgentConfiguration.fromFile(resolve(baseDir, config))
+    : new AgentConfiguration(config)
+}
+
+async function openLog({ agent }: NodeOptions, baseDir: string, log: Log): Promise<EventLog | undefined> {
+  const { eventLog } = agent
+  return eventLog && (await openEventLog({ ...eventLog, file: resolve(baseDir, eventLog.file), log }))
 }
 
 function connect(name: string, model: ModelOptions, log: Log): OpenAiConnection {

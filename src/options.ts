@@ -1,5 +1,6 @@
 /** What a node is made from. The configuration file has the same shape; `config.ts` reads it into this. */
 import type { Agent } from './agent/agent.ts'
+import type { EventLogOptions } from './agent/event-log.ts'
 import type { JsonObject } from './base/json.ts'
 import type { McpServerOptions } from './mcp/server-options.ts'
 import type { DiscoveryOptions } from './peers/discovery.ts'
@@ -110,6 +111,10 @@ export interface AgentOptions {
    * name no tool. The default export may be either.
    */
   readonly module?: string
+  /** What the agent's actions read as `context.config`: values, or the path of a YAML or JSON file, relative to `baseDir`. Default: nothing. */
+  readonly config?: JsonObject | string
+  /** Where what happens in the agent's runs is written, for `convoke agent trace`; `file` is relative to `baseDir`. Default: nowhere. */
+  readonly eventLog?: Omit<EventLogOptions, 'log'>
 }
 
 export interface ReactOptions {

@@ -11,13 +11,14 @@ import {
   OutputEvent,
   type ActionFor,
   type Json,
+  type JsonObject,
   type Memory,
   type MessageHandler,
   type Node,
   type NodeOptions,
   type Task,
 } from 'convoke'
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { deferred, startNode, temporaryFolder, within } from './support/lifetime.ts'
@@ -191,6 +192,48 @@ describe('what actions work with', () => {
     expect((await getTask(node.url, id)).status.state).toBe('TASK_STATE_WORKING')
     go.resolve()
     expect((await cancel).body.result?.status.state).toBe('TASK_STATE_CANCELED')
+  })
+})
+
+describe('what a node says about its agent', () => {
+  const agent = run((_event, context) => context.sendEvent(new OutputEvent(context.config.getString('shop.name', '?'))))
+
+  test('is the configuration that actions read, as values or from a file', async () => {
+    const baseDir = await temporaryFolder()
+    await writeFile(join(baseDir, 'agent.yaml'), 'shop:\n  name: Tea & Co\n')
+    for (const [config, name] of [
+      [undefined, '?'],
+      [{ shop: { name: 'Cups' } }, 'Cups'],
+      ['./agent.yaml', 'Tea & Co'],
+    ] as const) {
+      const { url } = await nodeOf(agent, { agent: { id: 'alice', ...(config && { config }) }, baseDir })
+      expect(partsOf(await send(url, say('Hi.')))).toEqual({ answer: [{ text: name }] })
+    }
+    await expect(nodeOf(agent, { agent: { id: 'alice', config: './none.yaml' }, baseDir })).rejects.toMatchObject({
+      code: 'config',
+      message: expect.stringContaining('none.yaml'),
+    })
+  })
+
+  test('is where its events are written, whole when the node has stopped', async () => {
+    const baseDir = await temporaryFolder()
+    const node = await nodeOf(agent, { agent: { id: 'alice', eventLog: { file: './logs/events.jsonl' } }, baseDir })
+    const { id } = await send(node.url, say('Hi.'))
+    await node.stop()
+    const lines = (await readFile(join(baseDir, 'logs/events.jsonl'), 'utf8')).trimEnd().split('\n')
+    const entries = lines.map((line) => JSON.parse(line) as JsonObject)
+    expect(entries.map(({ kind, phase, type, action }) => phase ?? type ?? action ?? kind)).toEqual([
+      'begun',
+      'input',
+      'answer',
+      'output',
+      'ended',
+    ])
+    expect(entries[0]?.['run']).toContain(id)
+    await expect(nodeOf(agent, { agent: { id: 'alice', eventLog: { file: '.' } }, baseDir })).rejects.toMatchObject({
+      code: 'config',
+      message: expect.stringContaining('event log'),
+    })
   })
 })
 

@@ -201,7 +201,7 @@ logLevel: verbose
     ],
     [
       'agent: { id: a, __proto__: b }\n',
-      'convoke.yaml:1:17: agent.__proto__ is an unknown key. Allowed: id, name, description, version, card, module, react.',
+      'convoke.yaml:1:17: agent.__proto__ is an unknown key. Allowed: id, name, description, version, card, module, config, eventLog, react.',
     ],
   ])('%j is told in a sentence', async (text, sentence) => {
     expect(await problemsOf(text)).toEqual([sentence])
@@ -745,6 +745,8 @@ describe('convoke.schema.json', () => {
     card: true,
     react: true,
     module: true,
+    config: true,
+    eventLog: true,
   }
   const server: Record<keyof ServerOptions, true> = {
     host: true,
