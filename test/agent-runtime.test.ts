@@ -337,6 +337,19 @@ test('a step that had begun asks its reconciler, and is not done again without o
   }
 })
 
+test('steps and ids of one name are told apart by the action and the event', async () => {
+  const ids: string[] = []
+  const note: Action = async (_event, context) => void ids.push(context.stableId('message'))
+  const agent = new Agent()
+    .addAction('send', [InputEvent], (_event, context) => context.sendEvent(new AgentEvent('more', {})))
+    .addAction('one', [InputEvent, 'more'], note)
+    .addAction('two', [InputEvent, 'more'], note)
+  const runner = startRunner(agent)
+  await runner.run('a', 1)
+  await runner.run('a', 2)
+  expect(new Set(ids).size).toBe(8)
+})
+
 test('two steps of one name in one call of an action are refused', async () => {
   const runner = startRunner(
     agentOf(async (_event, context) => {
