@@ -539,6 +539,7 @@ test('a request that makes no sense is refused in words', async () => {
   expect(await messageOf({ messages: [] })).toContain('invalid_event: A chat request is wrong: `messages`')
   expect(await messageOf({ messages: [{ role: 'bot', content: 'x' }] })).toContain('`messages[0]`')
   expect(await messageOf({ model: '' })).toContain('`model` must name a chat model setup')
+  expect(await messageOf({ continues: 7 })).toContain('`continues` must be the id of a request')
   expect(await messageOf({ errorStrategy: 'hope' })).toContain('config: `errorStrategy` must be one of')
   expect(await messageOf({ errorStrategy: 'retry', retry: { attempts: 0 } })).toContain('`retry.attempts`')
 })
