@@ -7,6 +7,7 @@ import type { Logger } from '../base/logger.ts'
 import type { StepRecord } from '../store/agent-store.ts'
 import type { Question } from '../tools/tool.ts'
 import { excerpt } from '../tools/value.ts'
+import { toolsOfRun } from './agent-tools.ts'
 import type { AgentConfiguration } from './configuration.ts'
 import type { Action, AgentToolSpace, DurableOptions, RunEvent, RunnerContext, RunOptions } from './context.ts'
 import type { EventLog } from './event-log.ts'
@@ -59,6 +60,7 @@ export class Run {
   #controller: AbortController | undefined
   #stopped: ConvokeError | undefined
   #hasEnded = false
+  #tools: AgentToolSpace | undefined
   /** Ends the wait for the action under way. */
   #interrupt: (() => void) | undefined
 
@@ -106,6 +108,11 @@ export class Run {
       if (this.#stopped !== undefined) this.#controller.abort(this.#stopped)
     }
     return this.#controller.signal
+  }
+
+  get tools(): AgentToolSpace {
+    const { options } = this.start
+    return (this.#tools ??= options.tools ?? toolsOfRun(this.host.tools, { ...options, signal: this.signal }))
   }
 
   send(event: AgentEvent<string, object>, cause: NonNullable<Queued['cause']>): void {
@@ -274,7 +281,7 @@ class ActionContext implements RunnerContext {
     return this.#run.start.sensory
   }
   get tools(): AgentToolSpace {
-    return this.#run.start.options.tools ?? this.#run.host.tools
+    return this.#run.tools
   }
 
   sendEvent(event: AgentEvent<string, object>): void {
