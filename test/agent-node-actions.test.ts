@@ -268,6 +268,25 @@ describe('other agents', () => {
     expect(new Set(heard).size).toBe(2)
   })
 
+  test('have conversations that an action names itself, and these stay apart', async () => {
+    const heard: string[] = []
+    const node = await startPair(
+      (_message, { contextId }) => `Heard ${heard.push(contextId)}`,
+      async (_event, context) => {
+        const bob = await context.getResource('bob', 'remoteAgent')
+        await bob.ask('one', { contextId: 'own' })
+        await bob.ask('two')
+        await bob.ask('three', { contextId: 'own' })
+        await bob.ask('four')
+      },
+    )
+    await send(node.url, say('Hi.'))
+    const [own, other] = heard
+    expect(own).toBe('own')
+    expect(heard).toEqual([own, other, own, other])
+    expect(other).not.toBe('own')
+  })
+
   test('are there as soon as their peers are', async () => {
     const node = await nodeOf(async (_event, context) => {
       const carol = await context.getResource('carol', 'remoteAgent')

@@ -193,7 +193,7 @@ test('answers that only the schema of a library refuses count for the limits, as
   const retry = { errorStrategy: 'retry', retry: { attempts: 5, backoffMs: 1 }, outputSchema } as const
   for (const [limits, code, asked] of [
     [{ maxRounds: 2 }, 'round_limit', 2],
-    [{ maxTokens: 50 }, 'token_limit', 3],
+    [{ maxTokens: 40 }, 'token_limit', 3],
     [{}, 'invalid_output', 5],
   ] as const) {
     const { ask, model } = await start(() => ['{"n": 1}', { usage: { input: 10, output: 10 } }], { ...retry, limits })
