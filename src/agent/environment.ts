@@ -137,7 +137,9 @@ export class ExecutionEnvironment {
     const stream: AgentStream = new AgentStream(values, pipeline, {
       apply: (source, agent, options) => {
         this.#streams.delete(stream)
-        return this.#stream(this.#run(source, agent, options, pipeline.signal), pipeline)
+        const stage = ++this.#stages
+        const { scope = stage === 1 ? 'agent' : `agent-${stage}` } = options
+        return this.#stream(this.#run(source, agent, { ...options, scope }, pipeline.signal), pipeline)
       },
       derive: (source) => {
         this.#streams.delete(stream)
@@ -152,15 +154,13 @@ export class ExecutionEnvironment {
   async *#run(
     source: AsyncIterable<Placed>,
     agent: Agent,
-    options: ApplyOptions,
+    options: ApplyOptions & { readonly scope: string },
     signal: AbortSignal,
   ): AsyncGenerator<Placed, void, void> {
     const { maxInFlight = defaultMaxInFlight, log = silentLog, ...rest } = this.#options
     const { store = createMemoryAgentStore(forStages) } = rest
-    const stage = this.#stages++
     const plan = AgentPlan.fromAgent(agent, { resources: this.#resources.resources })
-    const scope = options.scope ?? (stage === 0 ? 'agent' : `agent-${stage + 1}`)
-    const runner = new AgentRunner({ ...rest, plan, store, scope, log, maxWaiting: maxInFlight })
+    const runner = new AgentRunner({ ...rest, plan, store, scope: options.scope, log, maxWaiting: maxInFlight })
     try {
       yield* new Stage(runner, source, { ...options, maxInFlight }, signal).outputs()
     } finally {
