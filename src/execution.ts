@@ -19,11 +19,8 @@ export function getExecutionEnvironment(options: EnvironmentOptions = {}): Execu
   })
 }
 
-/** Connects to MCP servers for as long as an agent needs them. */
-export async function openServers(
-  servers: Readonly<Record<string, JsonObject>>,
-  baseDir: string | undefined,
-): Promise<OpenTools> {
+/** Connects to MCP servers for as long as an agent needs them: `openServers` of an AgentRunner that a program makes. What relative paths start from is `baseDir`, by default the working directory. */
+export async function openServers(servers: Readonly<Record<string, JsonObject>>, baseDir?: string): Promise<OpenTools> {
   const space = await openToolSpace({
     agent: { id: 'agent' },
     mcpServers: servers,

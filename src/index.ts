@@ -254,6 +254,6 @@ export {
 export type { Reference } from './tools/references.ts'
 export { Toolbox, type ForcedTool, type RunContext, type ToolboxOptions } from './tools/toolbox.ts'
 export { toModelText, type ModelTextOptions } from './tools/truncate.ts'
-export { getExecutionEnvironment } from './execution.ts'
+export { getExecutionEnvironment, openServers } from './execution.ts'
 export { createMemoryAgentStore } from './store/agent-memory.ts'
 export type { AgentStore } from './store/agent-store.ts'

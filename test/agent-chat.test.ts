@@ -18,7 +18,7 @@ import {
 import { expect, test } from 'vitest'
 import { add, chatAgent, failureOf, readableLog, said, startChat, startRunner } from './support/chat-agents.ts'
 import { cleanup, deferred, until, within } from './support/lifetime.ts'
-import { startModelServer, type ModelStep } from './support/model-server.ts'
+import { startModelServer, type ModelScript, type ModelStep } from './support/model-server.ts'
 
 const callAdd = (a: number, b: number, id?: string): ModelStep => {
   return { call: { name: 'add', arguments: { a, b }, ...(id === undefined ? {} : { id }) } }
@@ -222,6 +222,32 @@ test('the strategy ignore ends without a response, and says so', async () => {
   expect(await runner.run('key', 'b', { onEvent })).toEqual({ outputs: [] })
   expect(told.at(-1)).toMatchObject({ type: 'ignored', reason: expect.stringContaining('model') })
   expect(log.lines.filter((line) => line.includes('ignored'))).toHaveLength(2)
+})
+
+test('ignore covers whatever a model does', async () => {
+  let n = 0
+  const calling = (): ModelStep[] => [callAdd(n++, 1)]
+  const same = (): ModelStep[] => [callAdd(1, 1)]
+  const unknown = (): ModelStep[] => [{ call: { name: 'fly' } }]
+  const runs: [ModelScript, object][] = [
+    [[{ silent: true }], { timeoutMs: 50 }],
+    [calling, { maxRounds: 2 }],
+    [calling, { maxToolCalls: 2 }],
+    [[['word', { usage: { input: 40, output: 11 } }]], { maxTokens: 50 }],
+    [same, {}],
+    [unknown, {}],
+    [[[callAdd(1, 1, 'same'), callAdd(2, 2, 'same')]], {}],
+    [[{ status: 401 }], {}],
+    [[['One', { cut: true }]], {}],
+  ]
+  for (const [script, limits] of runs) {
+    const model = await startModelServer(script)
+    const request = { errorStrategy: 'ignore', limits: limits as never } as const
+    const runner = startRunner(chatAgent(model, { tools: [add], request }))
+    const told: RunEvent[] = []
+    expect(await runner.run('key', 'a', { onEvent: (event) => void told.push(event) })).toEqual({ outputs: [] })
+    expect(told.at(-1)?.type).toBe('ignored')
+  }
 })
 
 test('ignore covers failures of the model, not mistakes in the agent', async () => {
@@ -557,6 +583,7 @@ test('a request that makes no sense is refused in words', async () => {
   expect(await messageOf({ messages: 'Hi.' })).toContain('`messages` must be a list of messages, got "Hi."')
   expect(await messageOf({ messages: [{ role: 'bot', content: 'x' }] })).toContain('`messages[0]`')
   expect(await messageOf({ model: '' })).toContain('`model` must name a chat model setup')
+  expect(await messageOf({ continues: 7 })).toContain('`continues` must be the id of a request')
   expect(await messageOf({ errorStrategy: 'hope' })).toContain('config: `errorStrategy` must be one of')
   expect(await messageOf({ errorStrategy: 'retry', retry: { attempts: 0 } })).toContain('`retry.attempts`')
 })

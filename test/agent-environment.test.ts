@@ -4,6 +4,7 @@ import {
   type AgentEvent,
   AgentPlan,
   ConvokeError,
+  createMemoryAgentStore,
   FailedRuns,
   getExecutionEnvironment,
   InputEvent,
@@ -114,6 +115,24 @@ test('agents stand one behind the other, with windows between them', async () =>
     { key: '1', value: ['b', 'd'] },
     { key: '0', value: ['e'] },
   ])
+})
+
+test('stages that share a store are told apart in the order in which they were applied, also by the next program', async () => {
+  const store = createMemoryAgentStore()
+  const twice = new Agent().addAction('twice', [InputEvent], (event, context) => {
+    context.shortTermMemory.set('twice', true)
+    context.sendEvent(new OutputEvent(value(event)))
+  })
+  for (const n of [1, 2]) {
+    const outputs = await getExecutionEnvironment({ store })
+      .fromList([{ key: 'a', value: 'tea' }])
+      .apply(counting())
+      .apply(twice)
+      .toList()
+    expect(outputs).toEqual([{ key: 'a', value: [n, 'tea'] }])
+  }
+  expect(JSON.parse((await store.state('agent', 'a')) ?? '')).toEqual({ n: 2 })
+  expect(JSON.parse((await store.state('agent-2', 'a')) ?? '')).toEqual({ twice: true })
 })
 
 test('a run that fails is told, and the others go on', async () => {

@@ -11,6 +11,7 @@ import {
   OutputEvent,
   type ActionFor,
   type Json,
+  type JsonObject,
   type Memory,
   type MessageHandler,
   type Node,
@@ -101,22 +102,6 @@ describe('what actions work with', () => {
       code: 'config',
       message: expect.stringContaining('no.yaml'),
     })
-  })
-
-  test('an event log says which event came of which action', async () => {
-    const folder = await temporaryFolder()
-    const node = await nodeOf((_event, context) => context.sendEvent(new OutputEvent('Yes.')), {
-      agent: { id: 'alice', eventLog: { file: './logs/events.jsonl', levels: { output: 'off' } } },
-      baseDir: folder,
-    })
-    const { id } = await send(node.url, say('Is it?'))
-    await node.stop()
-    const text = await readFile(join(folder, 'logs', 'events.jsonl'), 'utf8')
-    const lines = text.split('\n').filter((line) => line !== '')
-    const records = lines.map((line) => JSON.parse(line) as { kind: string; run: string; payload?: unknown })
-    expect(records.map(({ kind }) => kind)).toEqual(['run', 'event', 'action', 'run'])
-    expect(records[1]).toMatchObject({ type: 'input', payload: { value: 'Is it?' } })
-    expect(records.every(({ run: runId }) => runId.startsWith(id))).toBe(true)
   })
 
   test('memory is kept for a conversation, also from task to task', async () => {
@@ -230,6 +215,31 @@ describe('what actions work with', () => {
   })
 })
 
+describe('what a node says of its agent', () => {
+  const agent = run((_event, context) => context.sendEvent(new OutputEvent('Yes.')))
+
+  test('is where its events are written, whole when the node has stopped', async () => {
+    const baseDir = await temporaryFolder()
+    const node = await nodeOf(agent, { agent: { id: 'alice', eventLog: { file: './logs/events.jsonl' } }, baseDir })
+    const { id } = await send(node.url, say('Hi.'))
+    await node.stop()
+    const lines = (await readFile(join(baseDir, 'logs/events.jsonl'), 'utf8')).trimEnd().split('\n')
+    const entries = lines.map((line) => JSON.parse(line) as JsonObject)
+    expect(entries.map(({ kind, phase, type, action }) => phase ?? type ?? action ?? kind)).toEqual([
+      'begun',
+      'input',
+      'answer',
+      'output',
+      'ended',
+    ])
+    expect(entries[0]?.['run']).toContain(id)
+    await expect(nodeOf(agent, { agent: { id: 'alice', eventLog: { file: '.' } }, baseDir })).rejects.toMatchObject({
+      code: 'config',
+      message: expect.stringContaining('event log'),
+    })
+  })
+})
+
 describe('other agents', () => {
   async function startPair(onMessage: MessageHandler, action: ActionFor<typeof InputEvent>): Promise<Node> {
     const bob = await startNode({ agent: { id: 'bob' }, onMessage })
@@ -259,6 +269,25 @@ describe('other agents', () => {
     const [first] = heard
     expect(heard.slice(0, 4)).toEqual([first, first, first, first])
     expect(new Set(heard).size).toBe(2)
+  })
+
+  test('have conversations that an action names itself, and these stay apart', async () => {
+    const heard: string[] = []
+    const node = await startPair(
+      (_message, { contextId }) => `Heard ${heard.push(contextId)}`,
+      async (_event, context) => {
+        const bob = await context.getResource('bob', 'remoteAgent')
+        await bob.ask('one', { contextId: 'own' })
+        await bob.ask('two')
+        await bob.ask('three', { contextId: 'own' })
+        await bob.ask('four')
+      },
+    )
+    await send(node.url, say('Hi.'))
+    const [own, other] = heard
+    expect(own).toBe('own')
+    expect(heard).toEqual([own, other, own, other])
+    expect(other).not.toBe('own')
   })
 
   test('are there as soon as their peers are', async () => {

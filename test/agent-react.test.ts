@@ -193,6 +193,20 @@ test('a zod schema validates and transforms, beyond what JSON Schema can say', a
   expect(ignoring.told).toContainEqual(expect.objectContaining({ type: 'ignored', reason: 'schema mismatch' }))
 })
 
+test('answers that only the schema of a library refuses count for the limits, as all do', async () => {
+  const outputSchema = z.object({ n: z.number().refine((n) => n > 5, 'too small') })
+  const retry = { errorStrategy: 'retry', retry: { attempts: 5, backoffMs: 1 }, outputSchema } as const
+  for (const [limits, code, asked] of [
+    [{ maxRounds: 2 }, 'round_limit', 2],
+    [{ maxTokens: 40 }, 'token_limit', 3],
+    [{}, 'invalid_output', 5],
+  ] as const) {
+    const { ask, model } = await start(() => ['{"n": 1}', { usage: { input: 10, output: 10 } }], { ...retry, limits })
+    expect(await failureOf(ask('How many?'))).toMatchObject({ code })
+    expect(model.requests).toHaveLength(asked)
+  }
+})
+
 test('a row type is an object with its fields', async () => {
   const row = {
     names: ['id', 'score', 'text', 'ok', 'of'],

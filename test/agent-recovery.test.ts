@@ -1,7 +1,10 @@
 /** An agent's task when its process dies, or is told to stop: what was done is not done again, and the conversation goes on. */
-import type { Task } from 'convoke'
+import { Agent, InputEvent, type Task } from 'convoke'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import { openStore } from '../dist/store/open.js'
 import { deferred, startNode, temporaryFolder, until } from './support/lifetime.ts'
 import { startModelServer, type ModelRequest, type ModelScript, type ModelServer } from './support/model-server.ts'
 import { freePort, serveConfig, type NodeProcess } from './support/process.ts'
@@ -188,33 +191,77 @@ test('a message that comes while a node is only just back waits for those before
   expect(textOf(await getTask(second.url, one.id))).toBe('Looked.')
 })
 
-test('an agent that is asked by a step which is repeated answers once', async () => {
-  const folder = await temporaryFolder()
-  let asked = 0
-  const go = deferred()
-  const bob = await startNode({
-    agent: { id: 'bob' },
-    onMessage: async function* () {
-      asked++
-      await go.promise
-      yield 'Bob is well.'
-    },
-  })
-  const model = await startModelServer(({ body }) =>
-    body.messages.at(-1)?.role === 'tool'
-      ? `Bob: ${body.messages.at(-1)?.content}`
-      : [{ call: { name: 'ask_bob', arguments: { message: 'How are you?' } } }],
-  )
-  const more = {
-    agent: { id: 'alice', react: { model: 'local', tools: [], agents: ['bob'] } },
-    peers: { bob: { url: bob.url } },
+test('what no task goes on with is ended when the node starts', async () => {
+  const store = { url: `sqlite:${join(await temporaryFolder(), 'node.db')}` }
+  const left = await openStore(store)
+  await left.agents.append('agent', 'key', { id: 'left', event: JSON.stringify(new InputEvent('Left.', 'left')) })
+  await left.close()
+  const heard: unknown[] = []
+  const agent = new Agent().addAction('answer', [InputEvent], (event) => void heard.push(event.value))
+  // Nobody waits for it: a node that stops too early leaves it to the next one.
+  const failure = await until(async () => {
+    const node = await startNode({ onMessage: agent, store })
+    await send(node.url, say('Hi.'))
+    await node.stop()
+    const after = await openStore(store)
+    const result = await after.agents.result('agent', 'key', 'left')
+    await after.close()
+    return result?.failure
+  }, 'the input to be ended')
+  expect(failure).toContain('worker_lost')
+  expect(new Set(heard)).toEqual(new Set(['Hi.']))
+})
+
+describe('an agent that is asked by a step which is repeated answers once', () => {
+  /** Asks bob, dies while it waits for the answer, and goes on. */
+  async function askTwice(
+    folder: string,
+    more: Record<string, unknown>,
+    script: ModelScript = [],
+  ): Promise<string | undefined> {
+    let asked = 0
+    const go = deferred()
+    const bob = await startNode({
+      agent: { id: 'bob' },
+      onMessage: async function* () {
+        asked++
+        await go.promise
+        yield 'Bob is well.'
+      },
+    })
+    const model = await startModelServer(script)
+    const options = { ...more, peers: { bob: { url: bob.url } } }
+    const first = await start(folder, model, options)
+    const { id } = await begin(first.url, say('Ask Bob.'))
+    await until(() => asked === 1, 'bob to be asked')
+    await first.end('SIGKILL')
+    const second = await start(folder, model, options)
+    go.resolve()
+    const task = await answered(second.url, id)
+    expect(asked).toBe(1)
+    return textOf(task)
   }
-  const first = await start(folder, model, more)
-  const { id } = await begin(first.url, say('Ask Bob.'))
-  await until(() => asked === 1, 'bob to be asked')
-  await first.end('SIGKILL')
-  const second = await start(folder, model, more)
-  go.resolve()
-  expect(textOf(await answered(second.url, id))).toBe('Bob: Bob is well.')
-  expect(asked).toBe(1)
+
+  test('as a tool of a model', async () => {
+    const react = { model: 'local', tools: [], agents: ['bob'] }
+    const answer = await askTwice(await temporaryFolder(), { agent: { id: 'alice', react } }, ({ body }) =>
+      body.messages.at(-1)?.role === 'tool'
+        ? `Bob: ${body.messages.at(-1)?.content}`
+        : [{ call: { name: 'ask_bob', arguments: { message: 'How are you?' } } }],
+    )
+    expect(answer).toBe('Bob: Bob is well.')
+  })
+
+  test('as a resource of an action', async () => {
+    const folder = await temporaryFolder()
+    await writeFile(
+      join(folder, 'agent.mjs'),
+      `import { Agent, InputEvent, OutputEvent } from '${new URL('../dist/index.js', import.meta.url).href}'
+      export const agent = new Agent().addAction('ask', [InputEvent], async (event, context) => {
+        const { answer } = await (await context.getResource('bob', 'remoteAgent')).ask('How are you?')
+        context.sendEvent(new OutputEvent(answer))
+      })`,
+    )
+    expect(await askTwice(folder, { agent: { id: 'alice', module: './agent.mjs' } })).toBe('Bob is well.')
+  })
 })

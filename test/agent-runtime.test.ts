@@ -43,6 +43,24 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
   return { opened, open }
 }
 
+/** A store that does some things in its own way. */
+function around(inner: AgentStore, own: Partial<AgentStore>): AgentStore {
+  return {
+    append: (...args) => inner.append(...args),
+    lease: (...args) => inner.lease(...args),
+    ready: (...args) => inner.ready(...args),
+    renew: (...args) => inner.renew(...args),
+    release: (...args) => inner.release(...args),
+    saveStep: (...args) => inner.saveStep(...args),
+    commit: (...args) => inner.commit(...args),
+    result: (...args) => inner.result(...args),
+    state: (...args) => inner.state(...args),
+    outputs: (...args) => inner.outputs(...args),
+    expire: (...args) => inner.expire(...args),
+    ...own,
+  }
+}
+
 async function failureOf(work: Promise<unknown>): Promise<ConvokeError> {
   const error: unknown = await work.then(
     () => undefined,
@@ -365,6 +383,19 @@ test('a step that had begun asks its reconciler, and is not done again without o
   }
 })
 
+test('steps and ids of one name are told apart by the action and the event', async () => {
+  const ids: string[] = []
+  const note: Action = async (_event, context) => void ids.push(context.stableId('message'))
+  const agent = new Agent()
+    .addAction('send', [InputEvent], (_event, context) => context.sendEvent(new AgentEvent('more', {})))
+    .addAction('one', [InputEvent, 'more'], note)
+    .addAction('two', [InputEvent, 'more'], note)
+  const runner = startRunner(agent)
+  await runner.run('a', 1)
+  await runner.run('a', 2)
+  expect(new Set(ids).size).toBe(8)
+})
+
 test('two steps of one name in one call of an action are refused', async () => {
   const runner = startRunner(
     agentOf(async (_event, context) => {
@@ -415,6 +446,33 @@ test('two runners on one store take turns with a key', async () => {
   expect(new Set(results.flatMap(({ outputs }) => outputs))).toEqual(new Set([1, 2, 3, 4]))
 })
 
+test('a run that takes longer than its lease keeps its key', async () => {
+  const inner = createMemoryAgentStore()
+  const go = gate()
+  let renewed = 0
+  const renew: AgentStore['renew'] = async (...args) => {
+    renewed++
+    await inner.renew(...args)
+  }
+  const store = around(inner, { renew })
+  const seen: Json[] = []
+  const agent = agentOf(async (event) => {
+    seen.push(value(event))
+    if (value(event) === 'long') await go.opened
+  })
+  const one = startRunner(agent, { store, leaseMs: 60 })
+  const other = startRunner(agent, { store: inner, leaseMs: 60 })
+  const long = one.run('a', 'long')
+  await until(() => seen.length === 1)
+  const behind = other.run('a', 'behind')
+  // Three for each lease.
+  await until(() => renewed > 12)
+  expect(seen).toEqual(['long'])
+  go.open()
+  await Promise.all([long, behind])
+  expect(seen).toEqual(['long', 'behind'])
+})
+
 test("an action calls the agent's own tools", async () => {
   const add = defineTool({
     name: 'add',
@@ -436,6 +494,44 @@ test('functions may be taken out of the context', async () => {
     sendEvent(new OutputEvent([step, typeof stableId('x')]))
   })
   expect(await startRunner(agent).run('a', 1)).toEqual({ outputs: [[1, 'string']] })
+})
+
+test('tools are called for the one who asked for the run, who answers their questions', async () => {
+  const book = defineTool({
+    name: 'book',
+    description: 'Books.',
+    input: { type: 'object' },
+    run: async (_params, { ask, caller }) => `${caller.id} on ${String(await ask({ message: 'Which day?' }))}`,
+  })
+  const agent = agentOf(async (_event, context) =>
+    context.sendEvent(new OutputEvent((await context.tools.call('book')) as Json)),
+  ).addResource('book', book)
+  const caller = { id: 'ann', scopes: ['*'] }
+  const ask = (): Promise<Json> => Promise.resolve('Monday')
+  expect(await startRunner(agent).run('a', 1, { caller, ask })).toEqual({ outputs: ['ann on Monday'] })
+})
+
+test('a tool that an action calls stops with the run', async () => {
+  const [begun, stopped] = [gate(), gate()]
+  const hold = defineTool({
+    name: 'hold',
+    description: 'Holds.',
+    input: { type: 'object' },
+    run: async (_params, { signal }) => {
+      begun.open()
+      await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()))
+      stopped.open()
+    },
+  })
+  const agent = agentOf(async (_event, context) => {
+    await context.tools.tryCall('hold', {}, { signal: new AbortController().signal })
+  }).addResource('hold', hold)
+  const caller = new AbortController()
+  const run = failureOf(startRunner(agent).run('a', 1, { signal: caller.signal }))
+  await begun.opened
+  caller.abort()
+  await within(stopped.opened, 'the tool to stop')
+  expect((await run).code).toBe('canceled')
 })
 
 test('a resource is made once, when it is first asked for, and closed with the runner', async () => {
@@ -471,6 +567,18 @@ test('a resource is made once, when it is first asked for, and closed with the r
   await runner.close()
   expect(life).toEqual(['made n', 'closed'])
   expect((await failureOf(runner.run('a', 1))).code).toBe('unavailable')
+})
+
+test('a resource that the agent was given is not closed with the runner', async () => {
+  let closed = 0
+  const given = { add: () => Promise.resolve(), query: () => Promise.resolve([]), close: () => void closed++ }
+  const agent = agentOf(async (_event, context) => {
+    expect(await context.getResource('n', 'vectorStore')).toBe(given)
+  }).addResource('n', given, 'vectorStore')
+  const runner = startRunner(agent)
+  await runner.run('a', 1)
+  await runner.close()
+  expect(closed).toBe(0)
 })
 
 test('a resource that there is not says which ones there are', async () => {
@@ -566,19 +674,7 @@ test('an input that comes while the store fails another one of its key is run al
     if (fails) throw new ConvokeError('unavailable', 'The disk is full.')
     await inner.commit(...args)
   }
-  const store: AgentStore = {
-    append,
-    commit,
-    lease: (...args) => inner.lease(...args),
-    ready: (...args) => inner.ready(...args),
-    renew: (...args) => inner.renew(...args),
-    release: (...args) => inner.release(...args),
-    saveStep: (...args) => inner.saveStep(...args),
-    result: (...args) => inner.result(...args),
-    state: (...args) => inner.state(...args),
-    outputs: (...args) => inner.outputs(...args),
-    expire: (...args) => inner.expire(...args),
-  }
+  const store = around(inner, { append, commit })
   const seen: Json[] = []
   const agent = agentOf((event, context) => {
     seen.push(value(event))

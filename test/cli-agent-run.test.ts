@@ -467,6 +467,30 @@ export const agent = new Agent().addAction('pay', [InputEvent], async (event, co
     expect(await outputsIn(cwd)).toEqual([{ key: 'a', value: 'receipt' }])
   })
 
+  test.each([
+    ['done', `'found'`, 'x', 'found'],
+    ['not done', 'undefined', 'xx', 'receipt'],
+  ])('a step in whose middle the process died was %s, as its reconciler says', async (_what, found, begun, value) => {
+    const module = `import { appendFileSync, existsSync, writeFileSync } from 'node:fs'
+import { Agent, InputEvent, OutputEvent } from ${JSON.stringify(entry)}
+const at = (name) => new URL(name, import.meta.url)
+export const agent = new Agent().addAction('pay', [InputEvent], async (event, context) => {
+  const pay = async () => {
+    appendFileSync(at('./begun'), 'x')
+    if (existsSync(at('./died'))) return 'receipt'
+    writeFileSync(at('./died'), '')
+    process.kill(process.pid, 'SIGKILL')
+    await new Promise(() => {})
+  }
+  context.sendEvent(new OutputEvent(await context.durableExecute('pay', pay, { reconcile: () => ${found} })))
+})`
+    const cwd = await folderWith([{ key: 'a', value: 1 }], module)
+    expect((await convoke(toFile, { cwd })).code).toBeNull()
+    expect((await convoke(toFile, { cwd })).code).toBe(0)
+    expect(await readFile(join(cwd, 'begun'), 'utf8')).toBe(begun)
+    expect(await outputsIn(cwd)).toEqual([{ key: 'a', value }])
+  })
+
   test('two at once are kept apart', async () => {
     const cwd = await folderWith([{ key: 'w', value: 'wait' }])
     const child = start(cwd, toFile)

@@ -32,7 +32,9 @@ class Words {
   static resourceType = 'chatModelConnection'
 
   async *chat({ messages }) {
-    return { message: { role: 'assistant', content: messages.at(-1).content }, finishReason: 'stop' }
+    const { content } = messages.at(-1)
+    yield { type: 'text', text: content }
+    return { message: { role: 'assistant', content }, finishReason: 'stop' }
   }
 }
 

@@ -56,7 +56,7 @@ export class ActionContext implements RunnerContext {
     return this.#run.start.sensory
   }
   get tools(): AgentToolSpace {
-    return this.#run.start.options.tools ?? this.#run.host.tools
+    return this.#run.tools
   }
 
   get sendEvent(): RunnerContext['sendEvent'] {

@@ -3,8 +3,8 @@ import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import { LocalToolRegistry } from '../tools/local.ts'
-import { ToolManager } from '../tools/manager.ts'
-import type { AgentToolSpace } from './context.ts'
+import { ToolManager, type ToolCallOptions } from '../tools/manager.ts'
+import type { AgentToolSpace, RunOptions } from './context.ts'
 import type { AgentPlan } from './plan.ts'
 import type { ResourcePool } from './resource-pool.ts'
 
@@ -68,11 +68,32 @@ export async function openAgentTools({
   }
 }
 
+/** The space for one run: calls stop with the run, and are made for the one who asked for it, who answers their questions. */
+export function toolsOfRun(
+  space: AgentToolSpace,
+  { signal, caller, ask }: Pick<RunOptions, 'caller' | 'ask'> & { readonly signal: AbortSignal },
+): AgentToolSpace {
+  const withRun = (options: ToolCallOptions = {}): ToolCallOptions => ({
+    ...(caller === undefined ? {} : { caller }),
+    ...(ask === undefined ? {} : { ask }),
+    ...options,
+    signal: options.signal === undefined ? signal : AbortSignal.any([signal, options.signal]),
+  })
+  return {
+    chain: () => space.chain?.(),
+    list: () => space.list(),
+    get: (name) => space.get(name),
+    tryCall: (name, params, options) => space.tryCall(name, params, withRun(options)),
+    call: (name, params, options) => space.call(name, params, withRun(options)),
+  }
+}
+
 /** Several spaces as one; of two tools of one name that of the first counts. A name that none knows goes to the last one, which may look for it. */
 function joined(spaces: readonly AgentToolSpace[]): AgentToolSpace {
   const last = spaces.at(-1) as AgentToolSpace
   const of = (name: string): AgentToolSpace => spaces.find((space) => space.get(name) !== undefined) ?? last
   return {
+    chain: () => last.chain?.(),
     list() {
       const tools = new Map(
         spaces.toReversed().flatMap((space) => space.list().map((tool) => [tool.name, tool] as const)),

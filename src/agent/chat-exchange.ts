@@ -8,8 +8,8 @@ import type { ChatMessage, ChatUsage, ModelToolCall } from './chat-model.ts'
 import type { ChatRequestEvent, ChatRequestPayload, ToolResponseEvent } from './events.ts'
 import type { Memory } from './memory.ts'
 
-/** What changes from round to round. */
-export interface ExchangeState {
+/** What counts for limits. */
+interface Took {
   /** When the request must have been answered, in milliseconds since 1970; null without a limit. */
   deadline: number | null
   /** How often the model was asked. */
@@ -20,6 +20,12 @@ export interface ExchangeState {
   tokens: number
   /** As the endpoint says; null while it has said nothing. */
   usage: ChatUsage | null
+}
+
+const nothing: Took = { deadline: null, rounds: 0, toolCalls: 0, tokens: 0, usage: null }
+
+/** What changes from round to round. */
+export interface ExchangeState extends Took {
   /** Rounds in a row in which only tools were called that do not exist. */
   unknownRounds: number
   /** Rounds in a row that were the same, and a hash of what they were. */
@@ -58,12 +64,10 @@ export class Exchange {
   static begin({ id, payload }: ChatRequestEvent, memory: Memory): Exchange {
     const request = payload as unknown as ChatRequestPayload
     checkRequest(request)
+    const before = request.continues === undefined ? undefined : memory.get(`${pathOf(chats, request.continues)}.took`)
     const state: ExchangeState = {
-      deadline: null,
-      rounds: 0,
-      toolCalls: 0,
-      tokens: 0,
-      usage: null,
+      ...nothing,
+      ...(before as Partial<Took> | undefined),
       unknownRounds: 0,
       sameRounds: 0,
       lastRound: '',
@@ -122,9 +126,11 @@ export class Exchange {
     this.#memory.set(`${this.#path}.state`, this.state as unknown as JsonObject)
   }
 
-  /** Nothing is kept of it but that it was there. */
+  /** Nothing is kept of it but what it took. */
   end(): void {
-    this.#memory.delete(this.#path)
+    const { deadline, rounds: asked, toolCalls, tokens, usage } = this.state
+    const took: Took = { deadline, rounds: asked, toolCalls, tokens, usage }
+    this.#memory.set(this.#path, { took } as unknown as JsonObject)
   }
 
   /** Each call gets its message, as providers refuse a call without one. */
@@ -169,11 +175,18 @@ const requestKeys = [
   'errorStrategy',
   'retry',
   'invalidRetries',
+  'continues',
 ] as const satisfies readonly (keyof ChatRequestPayload)[]
 
 /** Actions may be plain JavaScript. */
-function checkRequest(request: { readonly model?: unknown; readonly messages?: unknown }): void {
-  const { model, messages } = request
+function checkRequest(request: {
+  readonly model?: unknown
+  readonly messages?: unknown
+  readonly continues?: unknown
+}): void {
+  const { model, messages, continues } = request
+  if (continues !== undefined && typeof continues !== 'string')
+    throw wrong(`\`continues\` must be the id of a request, got ${excerpt(continues)}`)
   const unknown = Object.keys(request).find((key) => !(requestKeys as readonly string[]).includes(key))
   if (unknown !== undefined)
     throw wrongRequest(

@@ -175,7 +175,9 @@ export class ExecutionEnvironment {
         // Told here; it is planned when it runs, with the resources that there are by then.
         this.#planOf(agent)
         this.#streams.delete(stream)
-        return this.#stream(this.#run(source(), agent, options, pipeline.signal), pipeline)
+        const stage = ++this.#stages
+        const { scope = stage === 1 ? 'agent' : `agent-${stage}` } = options
+        return this.#stream(this.#run(source(), agent, { ...options, scope }, pipeline.signal), pipeline)
       },
       derive: (source) => {
         this.#streams.delete(stream)
@@ -198,15 +200,13 @@ export class ExecutionEnvironment {
   async *#run(
     source: AsyncIterable<Placed>,
     agent: Agent | AgentPlan,
-    options: ApplyOptions,
+    options: ApplyOptions & { readonly scope: string },
     signal: AbortSignal,
   ): AsyncGenerator<Placed, void, void> {
     const { maxInFlight = defaultMaxInFlight, ...rest } = this.#options
     const { store = createMemoryAgentStore(forStages) } = rest
-    const stage = this.#stages++
     const plan = this.#planOf(agent)
-    const scope = options.scope ?? (stage === 0 ? 'agent' : `agent-${stage + 1}`)
-    const runner = new AgentRunner({ ...rest, plan, store, scope, maxWaiting: maxInFlight })
+    const runner = new AgentRunner({ ...rest, plan, store, scope: options.scope, maxWaiting: maxInFlight })
     try {
       yield* new Stage(runner, source, { ...options, maxInFlight }, signal).outputs()
     } finally {

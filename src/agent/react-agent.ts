@@ -256,6 +256,7 @@ async function refuse(
     request(context.stableId('request'), next, context, {
       model,
       messages: [...messages, { role: 'user', content: complaint(issues) }],
+      continues: requestId,
       ...(outputSchema === undefined ? {} : { outputSchema }),
       ...(errorStrategy === undefined ? {} : { errorStrategy }),
       ...(retry === undefined ? {} : { retry }),

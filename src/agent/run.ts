@@ -6,6 +6,7 @@ import { logFailureOnce, type Logger } from '../base/logger.ts'
 import type { StepRecord } from '../store/agent-store.ts'
 import { excerpt } from '../tools/value.ts'
 import { ActionContext } from './action-context.ts'
+import { toolsOfRun } from './agent-tools.ts'
 import type { AgentConfiguration } from './configuration.ts'
 import type { Action, AgentToolSpace, RunOptions } from './context.ts'
 import type { EventLog } from './event-log.ts'
@@ -58,6 +59,7 @@ export class Run {
   #controller: AbortController | undefined
   #stopped: ConvokeError | undefined
   #hasEnded = false
+  #tools: AgentToolSpace | undefined
   /** Ends the wait for the action under way. */
   #interrupt: (() => void) | undefined
 
@@ -105,6 +107,11 @@ export class Run {
       if (this.#stopped !== undefined) this.#controller.abort(this.#stopped)
     }
     return this.#controller.signal
+  }
+
+  get tools(): AgentToolSpace {
+    const { options } = this.start
+    return (this.#tools ??= options.tools ?? toolsOfRun(this.host.tools, { ...options, signal: this.signal }))
   }
 
   send(event: AgentEvent<string, object>, cause: NonNullable<Queued['cause']>): void {

@@ -67,3 +67,28 @@ export const notTool = { name: 'not_tool' }
 export const nested = { inner: { deep: () => 'deep' } }
 /** @public Found by its name. */
 export const nothing = null
+
+/** Uses a resource of each type, and says what each of them gave. */
+export async function everything(event, context) {
+  const { signal } = context
+  const setup = await context.getResource('model', 'chatModelSetup')
+  const connection = await context.getResource(setup.connection, 'chatModelConnection')
+  const messages = (await context.getResource('greeting', 'prompt')).formatMessages({ name: event.value })
+  const chat = connection.chat({ messages }, { signal })
+  let step = await chat.next()
+  while (!step.done) step = await chat.next()
+  const vectors = await (await context.getResource('embedding', 'embeddingModel')).embed(['tea'], { signal })
+  const [document] = await (await context.getResource('shelf', 'vectorStore')).query('tea', { maxResults: 1 })
+  const { answer } = await (await context.getResource('bob', 'remoteAgent')).ask('Well?')
+  context.sendEvent(
+    new OutputEvent({
+      said: step.value.message.content,
+      vectors: vectors.length,
+      document: document.content,
+      answer,
+      sum: await context.tools.call('add', { a: 1, b: 2 }),
+      echo: await context.tools.call('files.echo', { value: 'hi' }),
+    }),
+  )
+}
+exportedFrom(import.meta.url, everything)
