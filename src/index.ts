@@ -41,6 +41,7 @@ export {
   type ApplyOptions,
   type EnvironmentOptions,
   type FailedRun,
+  FailedRuns,
   type Keyed,
   type KeyedInput,
 } from './agent/environment.ts'

@@ -1,4 +1,5 @@
 /** What answers a node's messages: the agent that its options or a module describe, made ready to run over its tool space. */
+import { stat } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Agent, isAgent } from './agent/agent.ts'
@@ -11,7 +12,7 @@ import { AgentPlan } from './agent/plan.ts'
 import { Prompt } from './agent/prompt.ts'
 import { ReActAgent } from './agent/react-agent.ts'
 import { AgentRunner, type AgentRunnerOptions } from './agent/runner.ts'
-import { readOutputSchema, readPrompt } from './agent-files.ts'
+import { readOutputSchema, readPrompt, whyUnreadable } from './agent-files.ts'
 import { ConvokeError } from './base/errors.ts'
 import type { JsonObject } from './base/json.ts'
 import type { Log } from './base/log.ts'
@@ -42,16 +43,16 @@ export function checkAgentOptions({ agent, models = {}, peers = {}, onMessage, f
     throw wrong(`${ways.join(' and ')} both answer messages; keep one of them.`)
   if (react === undefined) return
   if (!Object.hasOwn(models, react.model))
-    throw wrong(`agent.react.model names no model, ${among(react.model, models)}`)
+    throw wrong(`agent.react.model names no model, ${meant(react.model, Object.keys(models))}`)
   for (const id of react.agents ?? []) {
-    if (!Object.hasOwn(peers, id)) throw wrong(`agent.react.agents names no peer, ${among(id, peers)}`)
+    if (!Object.hasOwn(peers, id)) throw wrong(`agent.react.agents names no peer, ${meant(id, Object.keys(peers))}`)
   }
   if ((react.agents ?? []).length > 0 && features?.delegate === false)
     throw wrong('agent.react.agents needs peers, and features.delegate is false.')
 }
 
-function among(name: string, known: Readonly<Record<string, unknown>>): string {
-  const similar = closest(name, Object.keys(known))
+function meant(name: string, known: readonly string[]): string {
+  const similar = closest(name, known)
   return `got ${excerpt(name)}.${similar === undefined ? '' : ` Did you mean "${similar}"?`}`
 }
 
@@ -67,12 +68,15 @@ export async function readAnswering(options: NodeOptions, baseDir: string): Prom
 /** `agent` or the default export is an Agent or its class; `onMessage` or the default export a message handler. */
 async function loadModule(module: string, baseDir: string): Promise<Answering> {
   const file = resolve(baseDir, module)
+  const problem = await stat(file).then((found) => (found.isFile() ? undefined : 'it is no file'), whyUnreadable)
+  if (problem !== undefined) throw wrong(`agent.module ${module} cannot be loaded: ${problem}.`)
   let loaded: { onMessage?: unknown; agent?: unknown; default?: unknown }
   try {
     loaded = (await import(pathToFileURL(file).href)) as typeof loaded
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
-    throw wrong(`agent.module ${module} cannot be loaded: ${why}`, cause)
+    const hint = /\.[cm]?tsx?$/.test(module) ? ' Compile it to JavaScript first, and name the .js file.' : ''
+    throw wrong(`agent.module ${module} cannot be loaded: ${why}${hint}`, cause)
   }
   const { agent, onMessage } = loaded
   if (agent !== undefined && onMessage !== undefined)
@@ -140,6 +144,8 @@ async function about<Value>(key: string, reading: Promise<Value>): Promise<Value
 /** An agent of a node, ready to run. Whoever opened it closes it, before the tool space and the store. */
 export interface OpenAgent {
   readonly runner: AgentRunner
+  /** What its chat model setups name, and nobody has. */
+  readonly warnings: readonly string[]
   close(): Promise<void>
 }
 
@@ -218,11 +224,42 @@ export async function openAgent(given: OpenAgentOptions): Promise<OpenAgent> {
       const client = (): ReturnType<typeof space.peers.get> => space.peers.get(peer)
       register(space, createAskTool({ peer, name: askToolName(peer), client, self, log }))
     }
-    return { runner, close }
+    const warnings = await warningsOf(agent, { plan, runner, space, options })
+    for (const warning of warnings) log.warn(warning)
+    return { runner, warnings, close }
   } catch (error) {
     await close()
     throw error
   }
+}
+
+/** Of the agent's own chat model setups: connections that there are not, and own tools. Those of peers and servers may come later. */
+async function warningsOf(
+  agent: Agent,
+  { plan, runner, space, options }: { plan: AgentPlan; runner: AgentRunner; space: AgentTools; options: NodeOptions },
+): Promise<string[]> {
+  const connections = [...(plan.resources.get('chatModelConnection')?.keys() ?? [])]
+  const known = space.registry.list().map(({ name }) => name)
+  const disabled = new Set(space.registry.problems().map(({ name }) => name))
+  const warnings: string[] = []
+  for (const name of agent.resources.get('chatModelSetup')?.keys() ?? []) {
+    try {
+      const { connection, tools = [] } = await runner.getResource(name, 'chatModelSetup')
+      const about = `The chat model setup ${excerpt(name)} of the agent`
+      if (!connections.includes(connection))
+        warnings.push(
+          `${about} names a connection that is neither its own nor in models, ${meant(connection, connections)}`,
+        )
+      const named = options.agent.react === undefined ? about : 'agent.react.tools'
+      for (const tool of tools) {
+        if (/[.*?]/.test(tool) || known.includes(tool) || disabled.has(tool)) continue
+        warnings.push(`${named} names a tool that there is not, ${meant(tool, known)}`)
+      }
+    } catch (error) {
+      warnings.push(ConvokeError.from(error).message)
+    }
+  }
+  return warnings
 }
 
 async function readSettings(settings: JsonObject | string | undefined, baseDir: string): Promise<AgentConfiguration> {

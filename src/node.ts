@@ -61,7 +61,7 @@ export interface Node {
   readonly pins: Pins
   /** The tool space as an MCP server; undefined where `mcp.publish` is false. */
   readonly mcp: McpPublisher | undefined
-  /** What was skipped while the node was made: tool modules that could not be loaded, and the like. */
+  /** What was skipped while the node was made: tool modules that could not be loaded, and the like; and tools and connections that the agent names and nobody has. */
   readonly warnings: readonly string[]
   /**
    * Resolves when those have been asked whose tools are published, or soon enough in any case: 10 seconds after the start,
@@ -200,7 +200,7 @@ class RunningNode implements Node {
     this.remoteTools = space.remoteTools
     this.mcpServers = space.mcpServers
     this.pins = space.pins
-    this.warnings = space.warnings
+    this.warnings = [...space.warnings, ...(open?.warnings ?? [])]
     const { discovery = {} } = options
     this.#directoryFetch = createGuardedFetch({
       allowPrivate: discovery.allowPrivate ?? (discovery.directory ?? []).some(namesPrivateAddress),

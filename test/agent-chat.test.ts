@@ -556,13 +556,31 @@ test('what does not fit goes back to the model as often as the request says, and
   expect((await few.failure()).code).toBe('round_limit')
 })
 
+test('a prompt that asks by itself needs no further messages', async () => {
+  const prompt = Prompt.fromMessages([
+    { role: 'system', content: 'You judge tea.' },
+    { role: 'user', content: 'Judge {tea}.' },
+  ])
+  const { ask, model } = await startChat(['Good.'], {
+    setup: { prompt: 'judge' },
+    request: { messages: [], variables: { tea: 'oolong' } },
+    more: (agent) => agent.addResource('judge', prompt),
+    tools: [{ ...add, traits: { prompt: { user: 'Add with care.' } } }],
+  })
+  expect((await ask()).response.content).toBe('Good.')
+  expect(said(model.requests[0])).toEqual(['system: You judge tea.', 'user: Judge oolong.\n\nadd: Add with care.'])
+})
+
 test('a request that makes no sense is refused in words', async () => {
   const messageOf = async (request: object): Promise<string> => {
     const chat = await startChat([], { request: request as never })
     const { code, message } = await chat.failure()
     return `${code}: ${message}`
   }
-  expect(await messageOf({ messages: [] })).toContain('invalid_event: A chat request is wrong: `messages`')
+  expect(await messageOf({ messages: [] })).toBe(
+    'invalid_event: A chat request is wrong: `messages` is empty, and the prompt of the chat model setup "chat" has no message of a user.',
+  )
+  expect(await messageOf({ messages: 'Hi.' })).toContain('`messages` must be a list of messages, got "Hi."')
   expect(await messageOf({ messages: [{ role: 'bot', content: 'x' }] })).toContain('`messages[0]`')
   expect(await messageOf({ model: '' })).toContain('`model` must name a chat model setup')
   expect(await messageOf({ continues: 7 })).toContain('`continues` must be the id of a request')

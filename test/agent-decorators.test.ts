@@ -108,6 +108,19 @@ test.each([
   )
 })
 
+test('the decorators of `experimentalDecorators` are refused with what to do', async () => {
+  const made = await compiled('decorated', { experimentalDecorators: true })
+  try {
+    await expect(import(pathToFileURL(join(made.folder, 'agents.js')).href)).rejects.toMatchObject({
+      code: 'invalid_plan',
+      message:
+        '@action before `start` was compiled with `experimentalDecorators`, and is a standard decorator. Compile without that option.',
+    })
+  } finally {
+    await made.remove()
+  }
+})
+
 test('a member that returns no resource is a TypeError', () => {
   expect(() => agents.noPrompt()).toThrow(
     expect.objectContaining({ name: 'TypeError', message: 'The resource "greeting" of type prompt cannot be "Hi.".' }),

@@ -2,15 +2,18 @@
 import {
   Agent,
   type AgentEvent,
+  AgentPlan,
   ConvokeError,
   createMemoryAgentStore,
+  FailedRuns,
   getExecutionEnvironment,
   InputEvent,
   OutputEvent,
+  Prompt,
   type Json,
 } from 'convoke'
 import { expect, test } from 'vitest'
-import { until } from './support/lifetime.ts'
+import { deferred, until } from './support/lifetime.ts'
 
 function value(event: AgentEvent<string, object>): Json {
   return (event.payload as { value: Json }).value
@@ -154,6 +157,73 @@ test('a run that fails is told, and the others go on', async () => {
     })(),
   ).rejects.toMatchObject({ code: 'forbidden', message: 'No bad ones.' })
   expect(seen).toEqual(['good', 'better'])
+})
+
+/** Fails for what is odd, and puts the others out; counts how many it has seen. */
+function pickyAt(name: string): Agent {
+  return new Agent().addAction('pick', [InputEvent], (event, context) => {
+    const n = value(event) as number
+    if (n % 2 === 1) throw new ConvokeError('forbidden', `No ${n} at ${name}.`)
+    context.sendEvent(new OutputEvent(n / 2))
+  })
+}
+
+test('what fails takes nothing from the outputs of the others, through several agents and windows', async () => {
+  const inputs = [0, 1, 2, 3, 4, 8].map((n) => ({ key: 'a', value: n }))
+  const first = getExecutionEnvironment().fromList(inputs).apply(pickyAt('first'))
+  const alone = await first.toList().catch((error: unknown) => error)
+  expect(alone).toBeInstanceOf(FailedRuns)
+  const { code, message, count, failures, outputs } = alone as FailedRuns
+  expect([code, message, count]).toEqual(['forbidden', '2 runs failed; the first one: No 1 at first.', 2])
+  expect(failures.map(({ key, value: input, error }) => [key, input, error.message])).toEqual([
+    ['a', 1, 'No 1 at first.'],
+    ['a', 3, 'No 3 at first.'],
+  ])
+  expect(outputs).toEqual([0, 1, 2, 4].map((n) => ({ key: 'a', value: n })))
+
+  const both = getExecutionEnvironment().fromList(inputs).apply(pickyAt('first')).apply(pickyAt('second')).window(2)
+  await expect(both.toList()).rejects.toMatchObject({
+    count: 3,
+    failures: [{ value: 1 }, { value: 3 }, { value: 1 }].map((each) => expect.objectContaining(each)),
+    outputs: [
+      { key: 'a', value: [0, 1] },
+      { key: 'a', value: [2] },
+    ],
+  })
+})
+
+test('a source that breaks waits for the runs that it has begun', async () => {
+  async function* source(): AsyncGenerator<{ key: string; value: Json }> {
+    yield { key: 'a', value: 1 }
+    throw new Error('The file ended in the middle.')
+  }
+  const gate = deferred()
+  const slow = new Agent().addAction('wait', [InputEvent], async (_event, context) => {
+    await gate.promise
+    context.sendEvent(new OutputEvent('done'))
+  })
+  const stream = getExecutionEnvironment().fromStream(source()).apply(slow).toStream()
+  const first = stream.next()
+  gate.resolve()
+  expect((await first).value).toEqual({ key: 'a', value: 'done' })
+  await expect(stream.next()).rejects.toThrow('in the middle')
+})
+
+test('a plan runs as its agent does, with the resources of the environment beside its own', async () => {
+  const greet = new Agent()
+    .addAction('greet', [InputEvent], async (_event, context) => {
+      const texts = ['own', 'shared'].map(async (name) => (await context.getResource(name, 'prompt')).formatString({}))
+      context.sendEvent(new OutputEvent(await Promise.all(texts)))
+    })
+    .addResource('own', Prompt.fromText('its own'))
+  const environment = getExecutionEnvironment()
+    .addResource('own', Prompt.fromText('of all'))
+    .addResource('shared', Prompt.fromText('of all'))
+  const stream = environment.fromList([{ key: 'a', value: 1 }])
+  expect(() => stream.apply(AgentPlan.fromAgent(counting()).actions as never)).toThrow(TypeError)
+  expect(() => stream.apply({ convoke_plan: 1 } as never)).toThrow(/the JSON of a plan; AgentPlan\.fromJSON makes one/)
+  const outputs = await stream.apply(AgentPlan.fromAgent(greet)).toList()
+  expect(outputs).toEqual([{ key: 'a', value: ['its own', 'of all'] }])
 })
 
 test('execute runs what nobody reads', async () => {

@@ -44,12 +44,14 @@ describe('the event log', () => {
     log.write({ ...run, kind: 'event', event: input, cause: undefined })
     log.write({ ...run, kind: 'action', action: 'score', eventId: 'e1', durationMs: 1.23456 })
     log.write(said('scored', { score: 5 }, { eventId: 'e1', action: 'score' }, 'e2'))
-    const error = new ConvokeError('action_failed', 'The action "tell" failed.', { cause: new Error('s3cret') })
+    const cause = new Error('GET http://bob:s3cret@shop/ with Bearer s3cret-s3cret: refused')
+    const error = new ConvokeError('action_failed', 'The action "tell" failed.', { cause })
     log.write({ ...run, kind: 'action', action: 'tell', eventId: 'e2', durationMs: 7, error })
     log.write({ ...run, kind: 'run', phase: 'failed', error })
     await log.close()
     const at = expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/)
-    const failure = { code: 'action_failed', message: 'The action "tell" failed.' }
+    const why = 'GET http://[redacted]@shop/ with Bearer [redacted]: refused'
+    const failure = { code: 'action_failed', message: 'The action "tell" failed.', cause: why }
     const head = { at, run: 'run-1', key: 'bob' }
     expect(await linesIn(file)).toEqual([
       { ...head, kind: 'run', phase: 'begun' },

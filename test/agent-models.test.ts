@@ -468,7 +468,7 @@ describe('an endpoint that fails', () => {
     [408, 'model_unavailable', true, 'cannot answer now (408)'],
     [401, 'model_refused', false, 'apiKey'],
     [403, 'model_refused', false, 'apiKey'],
-    [404, 'model_refused', false, 'does not know this model'],
+    [404, 'model_refused', false, '(404)'],
     [400, 'model_refused', false, 'refused the request (400)'],
     [422, 'model_refused', false, 'refused the request (422)'],
     [413, 'model_refused', false, 'larger than the model endpoint takes'],
@@ -477,6 +477,23 @@ describe('an endpoint that fails', () => {
     const { connection } = await start(() => ({ status, headers: { location: 'http://127.0.0.1:1/' } }))
     const error = await failureOf(ask(connection))
     expect(error).toMatchObject({ code, retryable, message: expect.stringContaining(message) })
+  })
+
+  // As Ollama, vLLM and OpenAI say it; Ollama, FastAPI, LM Studio and nginx; and an endpoint that says nothing.
+  test.each<[string, JsonObject | string, RegExp]>([
+    ['model', { error: { message: 'model "tiny" not found, try pulling it first' } }, /^\D+ have this model \(404\)/],
+    ['model', { object: 'error', message: 'The model `tiny` does not exist.' }, /^\D+ have this model \(404\)/],
+    ['model', { error: { message: 'No.', code: 'model_not_found' } }, /^\D+ have this model \(404\)/],
+    ['path', '404 page not found', /^\D+ has no such path \(404\)/],
+    ['path', { detail: 'Not Found' }, /^\D+ has no such path \(404\)/],
+    ['path', { error: 'Unexpected endpoint or method. (POST /models/chat)' }, /^\D+ has no such path \(404\)/],
+    ['path', '<html><title>Our models</title>', /^\D+ has no such path \(404\)/],
+    ['one or the other', '', /have this model, or has no such path \(404\)/],
+  ])('with 404 means the %s: %j', async (_what, body, message) => {
+    const { connection } = await start([{ status: 404, body }])
+    const error = await failureOf(ask(connection))
+    expect(error).toMatchObject({ code: 'model_refused', message: expect.stringMatching(message) })
+    expect(error.message).not.toMatch(/tiny|http|pulling|detail/)
   })
 
   test('says when to come back', async () => {

@@ -11,6 +11,7 @@ import {
   InputEvent,
   Prompt,
   ResourceDescriptor,
+  ToolBase,
   type Action,
   type AgentPlanJson,
   type ModuleReference,
@@ -156,6 +157,23 @@ describe('resources', () => {
     const { resources } = new Agent().addResource(name, value, given)
     expect([...resources.keys()]).toEqual([type])
     expect(resources.get(type)?.get(name)).toMatchObject({ type, name })
+  })
+
+  test('that are tools may be added alone, under their own names', () => {
+    class Upper extends ToolBase {
+      readonly name = 'upper'
+      readonly description = 'Shouts.'
+      readonly input = { type: 'object' }
+      run(): string {
+        return 'UP'
+      }
+    }
+    const agent = new Agent().addResource(echo).addResource(new Upper())
+    expect([...(AgentPlan.fromAgent(agent).resources.get('tool')?.keys() ?? [])]).toEqual(['echo', 'upper'])
+    expect(() => agent.addResource(echo)).toThrow(/a resource "echo" of type tool already/)
+    expect(() => agent.addResource({ url: 'https://x' } as never)).toThrow(
+      'Only a tool is added without a name, got an object. Say it: addResource(name, resource, type).',
+    )
   })
 
   test('of two types may have one name, of one type not', async () => {
@@ -485,11 +503,12 @@ describe('a plan as JSON', () => {
     }
   })
 
-  test('runs in another process, in a runner', async () => {
+  test('runs in another process, in a runner and in an environment', async () => {
     const plan = AgentPlan.fromAgent(portable())
-    const { again, outputs, called, found } = await runElsewhere(plan, 'tea')
+    const { again, outputs, applied, called, found } = await runElsewhere(plan, 'tea')
     expect(again).toEqual(plan.toJSON())
     expect(outputs).toEqual([{ sum: 4, found: 'found tea', least: 3 }])
+    expect(applied).toEqual([{ key: 'key', value: { sum: 4, found: 'found tea', least: 3 } }])
     expect(called).toEqual({ add: 5, upper: 'HI' })
     expect(found).toEqual({ notes: 'found tea', more: 'more tea', made: 'made tea' })
   })

@@ -683,8 +683,8 @@ export const agent = new Agent().addResource('t', defineTool({ name: 't', descri
 
 describe('called wrongly', () => {
   const others = `import { Agent } from ${JSON.stringify(entry)}
-export const first = new Agent()
-export class Second extends Agent {}
+export const first = new Agent().addAction('start', ['input'], () => {})
+export class Second extends Agent { constructor() { super(); this.addAction('start', ['input'], () => {}) } }
 export class Broken extends Agent { constructor() { super(); throw new Error('No key') } }
 export const agentless = 5`
 

@@ -691,6 +691,9 @@ describe('a peer that does not answer', () => {
       retryable: true,
       peer: 'bob',
       tool: 'put',
+      message: expect.stringMatching(
+        /^bob\.put: It did not answer 5 times in a row and is left alone for a moment\. The last time: .*127\.0\.0\.1:\d+.*\.$/,
+      ),
     })
     expect(failure.retryAfterMs).toBeGreaterThan(0)
     expect(failure.retryAfterMs).toBeLessThanOrEqual(1_000)

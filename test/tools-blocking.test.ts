@@ -252,7 +252,7 @@ test.each([
   [
     'has no module',
     { module: join(folder, 'none.mjs') },
-    'The module of this blocking tool cannot be loaded. The log of the node says why.',
+    'The module of this blocking tool cannot be loaded. The log says why.',
   ],
 ])('a blocking tool that %s is tool_failed with a sentence, and the next call is served', async (_, blocking, said) => {
   expect(await failureOf(managerFor(blocking).manager.call('work'))).toMatchObject({

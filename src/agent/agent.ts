@@ -1,11 +1,14 @@
 /** What an agent is: actions by the events that they hear, and the resources that they work with. */
 import { ConvokeError } from '../base/errors.ts'
-import { freezeJson, isObject, type JsonObject } from '../base/json.ts'
+import { freezeJson, isObject, type Json, type JsonObject } from '../base/json.ts'
+import type { ToolBase } from '../tools/tool-base.ts'
+import type { Tool } from '../tools/tool.ts'
 import { excerpt } from '../tools/value.ts'
 import type { Action, RunnerContext } from './context.ts'
 import { notedOf, toolOfMember, type Noted } from './decorators.ts'
 import { typeOf, type EventKind, type EventOf } from './events.ts'
 import { isModuleReference, problemOfReference, referenceOf, toReference } from './function-reference.ts'
+import { nameOfTool } from './resource-type.ts'
 import { ResourceSet, toPlanned, toPlannedMember, type ResourceMap } from './resource-provider.ts'
 import type { ModuleReference, ResourceType } from './resources.ts'
 
@@ -27,10 +30,11 @@ export interface AgentAction {
   readonly reference: ModuleReference | undefined
 }
 
-/** A function for the events that it is added with. */
-export type ActionFor<Kinds extends EventKind | readonly EventKind[]> = (
+/** A function for the events that it is added with; `Value` is that of an input, as the function takes it. */
+export type ActionFor<Kinds extends EventKind | readonly EventKind[], Value = Json> = (
   event: EventOf<
-    Kinds extends readonly (infer Kind extends EventKind)[] ? Kind : Kinds extends EventKind ? Kinds : never
+    Kinds extends readonly (infer Kind extends EventKind)[] ? Kind : Kinds extends EventKind ? Kinds : never,
+    Value
   >,
   context: RunnerContext,
 ) => Promise<void> | void
@@ -66,10 +70,10 @@ export class Agent {
    * to the function as `context.actionConfig`. Throws `invalid_plan` for a name that is taken, no events, and
    * whatever else makes no sense.
    */
-  addAction<const Kinds extends EventKind | readonly EventKind[]>(
+  addAction<const Kinds extends EventKind | readonly EventKind[], Value = Json>(
     name: string,
     events: Kinds,
-    func: ActionFor<Kinds> | ModuleReference,
+    func: ActionFor<NoInfer<Kinds>, Value> | ModuleReference,
     config: JsonObject = {},
   ): this {
     this.#addAction(name, events, func, config)
@@ -79,11 +83,14 @@ export class Agent {
   /**
    * Adds a resource: an instance, which stays its owner's to close; a ResourceDescriptor or a function, whose resource is
    * made once per runner and closed with it; `{module, export}` of any of these. `type` is needed where the value does not say it:
-   * for references, functions, and the options of chat model setups and MCP servers. Throws `invalid_plan` for a
-   * name that its type has already, TypeError for what is no resource.
+   * for references, functions, and the options of chat model setups and MCP servers. A tool alone goes by its own name. Throws
+   * `invalid_plan` for a name that its type has already, TypeError for what is no resource.
    */
-  addResource(name: string, resource: object, type?: ResourceType): this {
-    this.#resources.put(toPlanned(name, resource, type))
+  addResource(tool: Tool | ToolBase): this
+  addResource(name: string, resource: object, type?: ResourceType): this
+  addResource(given: string | Tool | ToolBase, resource?: object, type?: ResourceType): this {
+    const [name, value] = isObject(given) && resource === undefined ? [nameOfTool(given), given] : [given, resource]
+    this.#resources.put(toPlanned(name as string, value, type))
     return this
   }
 

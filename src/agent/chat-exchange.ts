@@ -60,7 +60,7 @@ export class Exchange {
     this.#path = pathOf(chats, id)
   }
 
-  /** A new one. Throws `invalid_event` for a request without messages or model. */
+  /** A new one. Throws `invalid_event` for one that makes no sense. */
   static begin({ id, payload }: ChatRequestEvent, memory: Memory): Exchange {
     const request = payload as unknown as ChatRequestPayload
     checkRequest(request)
@@ -189,20 +189,20 @@ function checkRequest(request: {
     throw wrong(`\`continues\` must be the id of a request, got ${excerpt(continues)}`)
   const unknown = Object.keys(request).find((key) => !(requestKeys as readonly string[]).includes(key))
   if (unknown !== undefined)
-    throw wrong(
+    throw wrongRequest(
       `it has no ${excerpt(unknown)}; it may have ${requestKeys.join(', ')}. A prompt and tools belong to the chat model setup`,
     )
   if (typeof model !== 'string' || model === '')
-    throw wrong(`\`model\` must name a chat model setup, got ${excerpt(model)}`)
-  if (!Array.isArray(messages) || messages.length === 0)
-    throw wrong(`\`messages\` must be a list of one message or more, got ${excerpt(messages)}`)
+    throw wrongRequest(`\`model\` must name a chat model setup, got ${excerpt(model)}`)
+  if (!Array.isArray(messages)) throw wrongRequest(`\`messages\` must be a list of messages, got ${excerpt(messages)}`)
   const at = messages.findIndex(
     (each) => !isObject(each) || !roles.has(each['role']) || typeof each['content'] !== 'string',
   )
   if (at !== -1)
-    throw wrong(`\`messages[${at}]\` must be { role, content }, role being one of ${[...roles].join(', ')}`)
+    throw wrongRequest(`\`messages[${at}]\` must be { role, content }, role being one of ${[...roles].join(', ')}`)
 }
 
-function wrong(what: string): ConvokeError {
+/** What a chat request that makes no sense is told. */
+export function wrongRequest(what: string): ConvokeError {
   return new ConvokeError('invalid_event', `A chat request is wrong: ${what}.`)
 }

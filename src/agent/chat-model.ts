@@ -82,6 +82,8 @@ export interface ChatAnswer {
  */
 export interface ChatModelConnection {
   chat(request: ChatRequest, options: { readonly signal: AbortSignal }): AsyncGenerator<ChatDelta, ChatAnswer, void>
+  /** What the endpoint calls the model, for requests that name none: the log says it. */
+  readonly model?: string | undefined
   close?(): Promise<void> | void
 }
 

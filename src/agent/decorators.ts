@@ -4,7 +4,7 @@
  * inherits what its base class notes, and replaces a member by one of the same name.
  */
 import { ConvokeError } from '../base/errors.ts'
-import type { JsonObject } from '../base/json.ts'
+import type { Json, JsonObject } from '../base/json.ts'
 import type { Content } from '../protocol/content.ts'
 import { createTool, type RunResult } from '../tools/define.ts'
 import type { ParamsOf, ResultOf, SchemaSource } from '../tools/infer.ts'
@@ -25,8 +25,8 @@ export interface ActionOptions<Kinds extends readonly EventKind[]> {
   readonly name?: string
 }
 
-type ActionDecorator<Kinds extends readonly EventKind[]> = (
-  method: (event: EventOf<Kinds[number]>, context: RunnerContext) => Promise<void> | void,
+type ActionDecorator<Kinds extends readonly EventKind[]> = <Value = Json>(
+  method: (event: EventOf<Kinds[number], Value>, context: RunnerContext) => Promise<void> | void,
   context: ClassMethodDecoratorContext,
 ) => void
 
@@ -175,12 +175,14 @@ export function toolOfMember(owner: unknown, member: string): Tool | undefined {
   return createTool({ name: member, ...noted.options, run: run.bind(owner) as unknown })
 }
 
-function misplaced(name: string, context: DecoratorContext | undefined, what: string): ConvokeError {
-  const where =
-    context === undefined ? 'what is no member of a class' : `the ${context.kind} \`${String(context.name)}\``
-  return wrong(
-    `${name} stands before ${where}, and belongs before ${what}. Compile without \`experimentalDecorators\`.`,
-  )
+/** `context` is the member's name in the manner of `experimentalDecorators`, which has no context. */
+function misplaced(name: string, context: DecoratorContext | PropertyKey | undefined, what: string): ConvokeError {
+  if (typeof context !== 'object')
+    return wrong(
+      `${name}${context === undefined ? '' : ` before \`${String(context)}\``} was compiled with \`experimentalDecorators\`, and is a standard decorator. Compile without that option.`,
+    )
+  const where = `the ${context.kind} \`${String(context.name)}\``
+  return wrong(`${name} stands before ${where}, and belongs before ${what}.`)
 }
 
 function wrong(message: string): ConvokeError {

@@ -6,9 +6,11 @@ import { onAbort } from '../base/abort.ts'
 import { Channel } from '../base/channel.ts'
 import { ConvokeError } from '../base/errors.ts'
 import type { Json } from '../base/json.ts'
-import { silentLog, type Logger } from '../base/logger.ts'
+import type { Logger } from '../base/logger.ts'
 import { createMemoryAgentStore } from '../store/agent-memory.ts'
 import type { AgentStore } from '../store/agent-store.ts'
+import type { ToolBase } from '../tools/tool-base.ts'
+import type { Tool } from '../tools/tool.ts'
 import { excerpt } from '../tools/value.ts'
 import type { OpenServers } from './agent-tools.ts'
 import { Agent } from './agent.ts'
@@ -42,6 +44,37 @@ export interface FailedRun {
   readonly error: ConvokeError
 }
 
+/** How many failures one error carries. */
+const maxFailures = 1_000
+
+/**
+ * What a stream throws at its end where runs failed and no `onFailure` heard of it. Code and message are those of the first failure, which
+ * is the cause, too.
+ */
+export class FailedRuns extends ConvokeError {
+  /** The first 1,000, in the order in which they ended. */
+  readonly failures: readonly FailedRun[]
+  /** How many runs failed. */
+  readonly count: number
+  /** By `toList`, what the other runs put out, in the order of their inputs; else empty, as it was read before. */
+  readonly outputs: readonly Keyed[]
+
+  constructor(failures: readonly FailedRun[], count: number, outputs: readonly Keyed[] = []) {
+    const [first] = failures
+    const error = first?.error ?? new ConvokeError('internal', 'An internal error occurred. It is in the log.')
+    const { code, retryable, retryAfterMs, issues } = error
+    super(code, count === 1 ? error.message : `${count} runs failed; the first one: ${error.message}`, {
+      cause: error,
+      retryable,
+      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+      ...(issues === undefined ? {} : { issues }),
+    })
+    this.failures = failures
+    this.count = count
+    this.outputs = outputs
+  }
+}
+
 export interface EnvironmentOptions {
   /** Default: one in memory for each agent, gone with its stream; it holds the memory of all keys. Whoever opened a store closes it. */
   readonly store?: AgentStore
@@ -51,7 +84,7 @@ export interface EnvironmentOptions {
   readonly openServers?: OpenServers
   readonly config?: AgentConfiguration
   readonly eventLog?: EventLog
-  /** Why an action failed or a resource could not be made is said here, and in the `cause` of the error. `console` will do. Default: none. */
+  /** Why an action failed or a resource could not be made is said here, and in the `cause` of the error. `console` will do. Default: warnings and errors go to stderr. */
   readonly log?: Logger
   /** What relative paths of resources start from. Default: the working directory. */
   readonly baseDir?: string
@@ -63,7 +96,8 @@ export interface ApplyOptions {
   /** The stage's name in the store. Needed where several stages or programs share a store. Default: `agent`, and a number for each further one. */
   readonly scope?: string
   /**
-   * Hears of each run that fails. Without it all inputs are run all the same, and then the stream throws the first failure.
+   * Hears of each run that fails. Without it all inputs are run all the same, and then the stream throws a {@link FailedRuns}, which
+   * tells of all of them, and by `toList` has the outputs of the others.
    */
   readonly onFailure?: (failure: FailedRun) => void
 }
@@ -95,8 +129,10 @@ export class ExecutionEnvironment {
   }
 
   /** A resource for all agents; an agent's own of the same type and name wins. As {@link Agent.addResource}. */
-  addResource(name: string, resource: object, type?: ResourceType): this {
-    this.#resources.addResource(name, resource, type)
+  addResource(tool: Tool | ToolBase): this
+  addResource(name: string, resource: object, type?: ResourceType): this
+  addResource(given: string | Tool | ToolBase, resource?: object, type?: ResourceType): this {
+    this.#resources.addResource(given as string, resource as object, type)
     return this
   }
 
@@ -136,10 +172,12 @@ export class ExecutionEnvironment {
   #stream(values: AsyncIterable<Placed>, pipeline: AbortController): AgentStream {
     const stream: AgentStream = new AgentStream(values, pipeline, {
       apply: (source, agent, options) => {
+        // Told here; it is planned when it runs, with the resources that there are by then.
+        this.#planOf(agent)
         this.#streams.delete(stream)
         const stage = ++this.#stages
         const { scope = stage === 1 ? 'agent' : `agent-${stage}` } = options
-        return this.#stream(this.#run(source, agent, { ...options, scope }, pipeline.signal), pipeline)
+        return this.#stream(this.#run(source(), agent, { ...options, scope }, pipeline.signal), pipeline)
       },
       derive: (source) => {
         this.#streams.delete(stream)
@@ -151,16 +189,24 @@ export class ExecutionEnvironment {
     return stream
   }
 
+  /** Throws `invalid_plan` for an agent that does nothing, TypeError for what is neither an agent nor a plan. */
+  #planOf(agent: Agent | AgentPlan): AgentPlan {
+    const resources = this.#resources.resources
+    const plan = agent instanceof AgentPlan ? agent.withResources(resources) : AgentPlan.fromAgent(agent, { resources })
+    plan.assertActs()
+    return plan
+  }
+
   async *#run(
     source: AsyncIterable<Placed>,
-    agent: Agent,
+    agent: Agent | AgentPlan,
     options: ApplyOptions & { readonly scope: string },
     signal: AbortSignal,
   ): AsyncGenerator<Placed, void, void> {
-    const { maxInFlight = defaultMaxInFlight, log = silentLog, ...rest } = this.#options
+    const { maxInFlight = defaultMaxInFlight, ...rest } = this.#options
     const { store = createMemoryAgentStore(forStages) } = rest
-    const plan = AgentPlan.fromAgent(agent, { resources: this.#resources.resources })
-    const runner = new AgentRunner({ ...rest, plan, store, scope: options.scope, log, maxWaiting: maxInFlight })
+    const plan = this.#planOf(agent)
+    const runner = new AgentRunner({ ...rest, plan, store, scope: options.scope, maxWaiting: maxInFlight })
     try {
       yield* new Stage(runner, source, { ...options, maxInFlight }, signal).outputs()
     } finally {
@@ -182,9 +228,12 @@ export class AgentStream {
     this.#wiring = wiring
   }
 
-  /** Each value is an input of the agent; what comes out is the stream that is returned. Nothing runs before somebody reads. */
-  apply(agent: Agent, options: ApplyOptions = {}): AgentStream {
-    return this.#wiring.apply(this.#take(), agent, options)
+  /**
+   * Each value is an input of the agent, or of one that is planned already; what comes out is the stream that is returned. Nothing runs
+   * before somebody reads. Throws `invalid_plan` for an agent without actions.
+   */
+  apply(agent: Agent | AgentPlan, options: ApplyOptions = {}): AgentStream {
+    return this.#wiring.apply(() => this.#take(), agent, options)
   }
 
   /** The same values under other keys. */
@@ -215,12 +264,18 @@ export class AgentStream {
     }
   }
 
-  /** All outputs, in the order of the inputs that they come from. */
+  /** All outputs, in the order of the inputs that they come from. Throws {@link FailedRuns}, which has them, too, where runs failed. */
   async toList(): Promise<Keyed[]> {
     const outputs: Placed[] = []
-    for await (const output of this.#read()) outputs.push(output)
     // Sorting is stable: outputs of one input stay in their order.
-    return outputs.sort((a, b) => a.place - b.place).map(({ key, value }) => ({ key, value }))
+    const inOrder = (): Keyed[] => outputs.sort((a, b) => a.place - b.place).map(({ key, value }) => ({ key, value }))
+    try {
+      for await (const output of this.#read()) outputs.push(output)
+    } catch (error) {
+      if (!(error instanceof FailedRuns)) throw error
+      throw new FailedRuns(error.failures, error.count, inOrder())
+    }
+    return inOrder()
   }
 
   #read(): AsyncIterable<Placed> {
@@ -237,7 +292,7 @@ export class AgentStream {
 }
 
 interface Wiring {
-  apply(values: AsyncIterable<Placed>, agent: Agent, options: ApplyOptions): AgentStream
+  apply(values: () => AsyncIterable<Placed>, agent: Agent | AgentPlan, options: ApplyOptions): AgentStream
   derive(values: AsyncIterable<Placed>): AgentStream
   read(): void
 }
@@ -260,8 +315,9 @@ class Stage {
   #inFlight = 0
   /** Ends the wait for a run's end. */
   #wake: (() => void) | undefined
-  #failure: ConvokeError | undefined
-  #failures = 0
+  /** The first ones, and how many there are. */
+  readonly #failures: FailedRun[] = []
+  #failed = 0
 
   constructor(runner: AgentRunner, source: AsyncIterable<Placed>, options: StageOptions, signal: AbortSignal) {
     this.#runner = runner
@@ -287,15 +343,22 @@ class Stage {
       await this.#runner.close()
       await pump
     }
-    if (this.#failure !== undefined) throw this.#summary(this.#failure)
+    if (this.#failed > 0) throw new FailedRuns(this.#failures, this.#failed)
   }
 
-  /** Reads the source, as long as there is room, and waits for the last run. */
+  /** Reads the source, as long as there is room, and waits for the last run. Throws what the source throws, behind that. */
   async #pump(): Promise<void> {
     const { maxInFlight } = this.#options
     const iterator = this.#source[Symbol.asyncIterator]()
+    let broken: { readonly by: unknown } | undefined
     for (;;) {
-      const step = await this.#orLeft(iterator.next())
+      const step = await this.#orLeft(iterator.next()).catch((error: unknown) => {
+        // Runs of a stage before this one: its other outputs are inputs here like any.
+        if (error instanceof FailedRuns) this.#note(error.failures, error.count)
+        else broken = { by: error }
+        return undefined
+      })
+      if (step === undefined) break
       if (step === 'left') {
         // One that waits itself may never answer.
         iterator.return?.()?.catch(() => {})
@@ -307,6 +370,7 @@ class Stage {
       while (this.#inFlight >= maxInFlight) if (await this.#oneEnded()) break
     }
     while (this.#inFlight > 0) if (await this.#oneEnded()) return
+    if (broken !== undefined) throw broken.by
   }
 
   async #runOne({ key, value, place, id }: Placed): Promise<void> {
@@ -314,25 +378,26 @@ class Stage {
       const { outputs } = await this.#runner.run(key, value, id === undefined ? {} : { id })
       if (outputs.length > 0) await this.#channel.push(outputs.map((output) => ({ key, value: output, place })))
     } catch (error) {
-      if (!this.#channel.closed) this.#failed({ key, value, error: ConvokeError.from(error) })
+      if (!this.#channel.closed) this.#fail({ key, value, error: ConvokeError.from(error) })
     } finally {
       this.#inFlight--
       this.#wake?.()
     }
   }
 
-  #failed(failure: FailedRun): void {
+  #fail(failure: FailedRun): void {
     const { onFailure } = this.#options
-    if (onFailure === undefined) {
-      this.#failures++
-      this.#failure ??= failure.error
-      return
-    }
+    if (onFailure === undefined) return this.#note([failure], 1)
     try {
       onFailure(failure)
     } catch (error) {
       this.#channel.fail(error)
     }
+  }
+
+  #note(failures: readonly FailedRun[], count: number): void {
+    this.#failed += count
+    this.#failures.push(...failures.slice(0, maxFailures - this.#failures.length))
   }
 
   /** Waits until a run has ended; says whether nobody takes outputs any more. */
@@ -349,13 +414,6 @@ class Stage {
       if (this.#hasLeft) return resolve('left')
       this.#leave = () => resolve('left')
       work.then(resolve, reject)
-    })
-  }
-
-  #summary(first: ConvokeError): ConvokeError {
-    if (this.#failures === 1) return first
-    return new ConvokeError(first.code, `${this.#failures} runs failed; the first one: ${first.message}`, {
-      cause: first,
     })
   }
 }
@@ -393,13 +451,20 @@ function toKey(key: unknown): string {
 
 async function* windows(values: AsyncIterable<Placed>, size: number): AsyncGenerator<Placed, void, void> {
   const open = new Map<string, { values: Json[]; readonly place: number }>()
-  for await (const { key, value, place: at } of values) {
-    const window = open.get(key) ?? { values: [], place: at }
-    open.set(key, window)
-    window.values.push(value)
-    if (window.values.length < size) continue
-    open.delete(key)
-    yield { key, value: window.values, place: window.place }
+  let failed: FailedRuns | undefined
+  try {
+    for await (const { key, value, place: at } of values) {
+      const window = open.get(key) ?? { values: [], place: at }
+      open.set(key, window)
+      window.values.push(value)
+      if (window.values.length < size) continue
+      open.delete(key)
+      yield { key, value: window.values, place: window.place }
+    }
+  } catch (error) {
+    if (!(error instanceof FailedRuns)) throw error
+    failed = error
   }
   for (const [key, { values: left, place: at }] of open) yield { key, value: left, place: at }
+  if (failed !== undefined) throw failed
 }

@@ -54,9 +54,14 @@ export function isOfTheModel(error: unknown): error is ConvokeError {
   return error instanceof ConvokeError && ofTheModel.has(error.code)
 }
 
-/** Says that a request has no output, and that what was told of one does not count. */
-export async function tellIgnored(requestId: string, error: ConvokeError, context: RunnerContext): Promise<void> {
-  context.log.warn({ err: error, requestId }, 'A chat request has no output: its failure is ignored.')
+/** Says that a request has no output, and that what was told of one does not count. `about` goes to the log. */
+export async function tellIgnored(
+  requestId: string,
+  error: ConvokeError,
+  context: RunnerContext,
+  about: object = {},
+): Promise<void> {
+  context.log.warn({ error, requestId, ...about }, 'A chat request has no output: its failure is ignored.')
   await context.tell({ type: 'restart', requestId })
   const reason = error.code === 'invalid_output' ? 'schema mismatch' : error.message
   await context.tell({ type: 'ignored', requestId, reason })

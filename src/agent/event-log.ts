@@ -5,18 +5,18 @@
  * Every line has `at` (ISO 8601, UTC) and `kind`. What stands beside them, in this order:
  * - `run`: `run`, `key`, `phase` (`begun`, `resumed`, `ended`, `failed`), and `error` of a failed one.
  * - `event`: `run`, `key`, `id`, `type`, `payload`, and, unless it is the input, `cause`: `{event, action}`, which action
- *   said it while it heard which event.
+ *   said it while it heard which event; `unheard`, true where no action hears it and it is no output.
  * - `action`: `run`, `key`, `cause`: `{event}`, what it heard, `action`, `duration_ms`, and `error` where it failed.
  * - `dropped`: `dropped`, how many lines are missing here: they came faster than they could be written.
  *
- * An `error` is `{code, message}`.
+ * An `error` is `{code, message}`, and `cause` where something lies beneath: what it said, in one line, without secrets.
  */
 import { mkdir, open, rename, type FileHandle } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { ConvokeError } from '../base/errors.ts'
+import { ConvokeError, reasonsOf } from '../base/errors.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
 import { clip, excerpt } from '../tools/value.ts'
-import type { AgentEvent } from './events.ts'
+import { OutputEvent, type AgentEvent } from './events.ts'
 import {
   cutPayload,
   maxLineChars,
@@ -35,6 +35,8 @@ export type EventLogEntry = { readonly runId: string; readonly key: string } & (
       readonly kind: 'event'
       readonly event: AgentEvent<string, object>
       readonly cause: { readonly eventId: string; readonly action: string } | undefined
+      /** Default: it is not said. */
+      readonly isHeard?: boolean
     }
   | {
       readonly kind: 'action'
@@ -294,13 +296,15 @@ class FileLog implements EventLog {
     }
   }
 
-  #eventLine(head: object, { event, cause }: Extract<EventLogEntry, { kind: 'event' }>): string | undefined {
+  #eventLine(head: object, { event, cause, isHeard }: Extract<EventLogEntry, { kind: 'event' }>): string | undefined {
     const { id, type, payload } = event
     const level = Object.hasOwn(this.#levels, type) ? this.#levels[type] : this.#level
     if (level === 'off' || level === 'run') return undefined
     const line = (shown: unknown): string => {
       const record: Record<string, unknown> = { ...head, id, type: clip(type, maxNameChars), payload: shown }
       if (cause !== undefined) record['cause'] = { event: cause.eventId, action: clip(cause.action, maxNameChars) }
+      // An output is for those outside.
+      if (isHeard === false && type !== OutputEvent.type) record['unheard'] = true
       return toLine(record)
     }
     const whole = level === 'full' ? line(shorten(payload, wholePayload)) : undefined
@@ -321,6 +325,8 @@ function toLine(record: object): string {
   return `${JSON.stringify(record)}\n`
 }
 
-function shownError({ code, message }: ConvokeError): { code: string; message: string } {
-  return { code, message: safeText(message, defaultPayloadChars) }
+function shownError(error: ConvokeError): { code: string; message: string; cause?: string } {
+  const { code, message } = error
+  const cause = safeText(reasonsOf(error), defaultPayloadChars)
+  return { code, message: safeText(message, defaultPayloadChars), ...(cause === '' ? {} : { cause }) }
 }

@@ -6,6 +6,8 @@ import { isObject } from '../base/json.ts'
 export interface TraceError {
   readonly code: string
   readonly message: string
+  /** What lies beneath it. */
+  readonly cause?: string
 }
 
 /** A line of the log, as `event-log.ts` describes it. */
@@ -17,6 +19,7 @@ export type TraceRecord = { readonly at: string; readonly run: string; readonly 
       readonly type: string
       readonly payload: unknown
       readonly cause?: { readonly event: string; readonly action: string }
+      readonly unheard?: boolean
     }
   | {
       readonly kind: 'action'
@@ -134,9 +137,10 @@ const phases: readonly unknown[] = ['begun', 'resumed', 'ended', 'failed']
 
 const isComplete: Readonly<Record<TraceRecord['kind'], (record: Record<string, unknown>) => boolean>> = {
   run: ({ phase, error }) => phases.includes(phase) && isError(error),
-  event: ({ id, type, cause }) =>
+  event: ({ id, type, cause, unheard }) =>
     typeof id === 'string' &&
     typeof type === 'string' &&
+    (unheard === undefined || typeof unheard === 'boolean') &&
     (cause === undefined || (hasEvent(cause) && typeof cause['action'] === 'string')),
   action: ({ action, cause, duration_ms: ms, error }) =>
     typeof action === 'string' && hasEvent(cause) && (ms === undefined || typeof ms === 'number') && isError(error),
@@ -149,7 +153,10 @@ function hasEvent(cause: unknown): cause is Record<string, unknown> {
 function isError(error: unknown): boolean {
   return (
     error === undefined ||
-    (isObject(error) && typeof error['code'] === 'string' && typeof error['message'] === 'string')
+    (isObject(error) &&
+      typeof error['code'] === 'string' &&
+      typeof error['message'] === 'string' &&
+      (error['cause'] === undefined || typeof error['cause'] === 'string'))
   )
 }
 
@@ -164,6 +171,8 @@ export interface TraceEvent {
   readonly type: string | undefined
   readonly payload: unknown
   readonly at: string | undefined
+  /** No action of the agent hears it. */
+  readonly isUnheard: boolean
   /** What heard it, in the order in which the log tells of it. */
   readonly actions: readonly TraceAction[]
 }
@@ -244,14 +253,14 @@ class Growth {
         return
       }
       case 'event': {
-        const { id, type, payload, at, cause } = record
+        const { id, type, payload, at, cause, unheard: isUnheard = false } = record
         const known = this.#events.get(id)
         if (known !== undefined) {
           // It stays where it is: moved below its cause, it might come to stand below itself.
-          if (known.type === undefined) Object.assign(known, { type, payload, at })
+          if (known.type === undefined) Object.assign(known, { type, payload, at, isUnheard })
           return
         }
-        const event: OpenEvent = { id, type, payload, at, actions: [] }
+        const event: OpenEvent = { id, type, payload, at, isUnheard, actions: [] }
         const isRoot = cause === undefined || cause.event === id
         const among = isRoot ? this.trace.roots : this.#action(cause.event, cause.action).events
         this.#events.set(id, event)
@@ -263,7 +272,7 @@ class Growth {
   #action(eventId: string, name: string): OpenAction {
     let event = this.#events.get(eventId)
     if (event === undefined) {
-      event = { id: eventId, type: undefined, payload: undefined, at: undefined, actions: [] }
+      event = { id: eventId, type: undefined, payload: undefined, at: undefined, isUnheard: false, actions: [] }
       this.#events.set(eventId, event)
       this.trace.roots.push(event)
     }

@@ -47,14 +47,14 @@ export class AgentEvent<Type extends string = string, Payload extends object = J
   }
 }
 
-/** One input of the agent: the value as it came. */
-export class InputEvent extends AgentEvent<'input', { value: Json }> {
+/** One input of the agent: the value as it came. `InputEvent<Order>` says what it is taken to be, and checks nothing. */
+export class InputEvent<Value = Json> extends AgentEvent<'input', { value: Value }> {
   static readonly type = 'input'
   /** `value` may be, or have in it, what another event had. */
-  constructor(value: Json | Frozen<Json>, id?: string) {
-    super(InputEvent.type, { value: value as Json }, id)
+  constructor(value: Value | Frozen<Value>, id?: string) {
+    super(InputEvent.type, { value: value as Value }, id)
   }
-  get value(): Frozen<Json> {
+  get value(): Frozen<Value> {
     return this.payload.value
   }
 }
@@ -247,6 +247,18 @@ export type BuiltInEvent =
   | ContextRetrievalRequestEvent
   | ContextRetrievalResponseEvent
 
+/** The types of the events that come along. */
+export const eventTypes: readonly string[] = [
+  InputEvent,
+  OutputEvent,
+  ChatRequestEvent,
+  ChatResponseEvent,
+  ToolRequestEvent,
+  ToolResponseEvent,
+  ContextRetrievalRequestEvent,
+  ContextRetrievalResponseEvent,
+].map(({ type }) => type)
+
 /** What an action listens to: an event class with `static readonly type`, or the type itself. */
 export type EventKind = string | { readonly type: string }
 
@@ -255,9 +267,11 @@ export function typeOf(kind: EventKind): string {
   return typeof kind === 'string' ? kind : kind.type
 }
 
-/** The event that comes with a kind: an instance of the class, or what is known of the type. */
-export type EventOf<Kind extends EventKind> = Kind extends abstract new (...args: never) => infer Instance
-  ? Instance
-  : Kind extends BuiltInEvent['type']
-    ? Extract<BuiltInEvent, { readonly type: Kind }>
-    : AgentEvent
+/** The event that comes with a kind: an instance of the class, or what is known of the type. `Value` is that of an input. */
+export type EventOf<Kind extends EventKind, Value = Json> = Kind extends typeof InputEvent | 'input'
+  ? InputEvent<Value>
+  : Kind extends abstract new (...args: never) => infer Instance
+    ? Instance
+    : Kind extends BuiltInEvent['type']
+      ? Extract<BuiltInEvent, { readonly type: Kind }>
+      : AgentEvent

@@ -25,6 +25,8 @@ export interface AskOptions {
   readonly backoffMs: number
   /** Whether answers that are none are asked for again, too, beside failures that may pass. */
   readonly retriesNonsense: boolean
+  /** Whether an answer without text and calls is one: what must fit a schema is told what is wrong with it. */
+  readonly mayBeEmpty: boolean
   /** No attempt begins behind it, milliseconds since 1970. */
   readonly deadline: number | undefined
   /** The id of the chat request, where the answer goes to the caller as it comes. */
@@ -51,20 +53,28 @@ export async function askModel(
 ): Promise<ChatAnswer> {
   const { signal, retries, backoffMs, deadline, log } = options
   const teller = new Teller(options)
+  // Some models have nothing to say behind a round of tools, and say it when they are asked once more.
+  let mayAskOnceMore = true
   for (let attempt = 1; ; attempt++) {
+    let isEmpty = false
     try {
       const answer = toKept(await hear(connection.chat(request, { signal }), teller, signal))
+      isEmpty = !options.mayBeEmpty && answer.message.toolCalls === undefined && answer.message.content.trim() === ''
+      if (isEmpty) throw emptyAnswer(answer)
       await teller.finish(answer)
       return answer
     } catch (error) {
       if (signal.aborted) throw abortReason(signal)
-      if (!(error instanceof ConvokeError) || attempt > retries || !mayPass(error, options)) throw error
+      if (!(error instanceof ConvokeError)) throw error
+      const isLast = attempt > retries || !mayPass(error, options)
+      if (isLast && !(isEmpty && mayAskOnceMore)) throw error
+      if (isEmpty) mayAskOnceMore = false
       // Half of it by chance, so that those that failed together do not come back together.
       const backoff = Math.min(backoffMs * 2 ** (attempt - 1), maxBackoffMs) * (0.5 + Math.random() / 2)
       const waitMs = Math.max(error.retryAfterMs ?? 0, backoff)
       if (waitMs > Math.max(longestRetryAfterMs, backoff)) throw error
       if (deadline !== undefined && Date.now() + waitMs >= deadline) throw error
-      log.warn({ err: error, attempt, waitMs: Math.round(waitMs) }, 'A request to a model failed and is made again.')
+      log.warn({ error, attempt, waitMs: Math.round(waitMs) }, 'A request to a model failed and is made again.')
       await teller.restart()
       await pause(waitMs, signal, { keepAlive: true })
       if (signal.aborted) throw abortReason(signal)
@@ -97,6 +107,18 @@ async function hear(
     // What its end comes to is of no interest to anybody: the failure that brought us here is.
     if (!hasEnded) void stream.return(noAnswer).catch(() => {})
   }
+}
+
+function emptyAnswer({ finishReason }: ChatAnswer): ConvokeError {
+  const advice =
+    finishReason === 'length'
+      ? 'The tokens were used up before it, mostly by what the model thinks: raise `max_tokens` in the `parameters` of the chat model setup.'
+      : 'Ask again, say in the prompt that it is to answer in words, or use another model.'
+  const why = finishReason === undefined ? '' : ` (finish_reason ${excerpt(finishReason)})`
+  return new ConvokeError(
+    'model_invalid',
+    `The model's answer is empty${why}: it has no text and calls no tool. ${advice}`,
+  )
 }
 
 const noAnswer: ChatAnswer = { message: { role: 'assistant', content: '' } }

@@ -1,5 +1,5 @@
 /** The tools that a model has in a round: those of the space that its setup names. */
-import type { Logger } from '../base/logger.ts'
+import { warnOnce, type Logger } from '../base/logger.ts'
 import { createDefinitions } from '../tools/definitions.ts'
 import { toolPrompts, type ToolPrompts } from '../tools/definitions/prompts.ts'
 import { selectTools } from '../tools/definitions/select.ts'
@@ -24,7 +24,7 @@ export interface ModelTools {
 
 /**
  * Handles and globs over the space as it is now. Tools that are not enabled, and exclusive ones, are left out as {@link Toolbox}
- * says. What no tool fits is told to the log, as its peer or server may come later.
+ * says. What no tool fits is told to the log, once, as its peer or server may come later.
  */
 export function modelTools(space: AgentToolSpace, patterns: readonly string[], log: Logger): ModelTools {
   if (patterns.length === 0) return (none ??= create([], [], log))
@@ -62,7 +62,9 @@ function isSame(one: readonly unknown[], other: readonly unknown[]): boolean {
 
 function create(listed: readonly Tool[], patterns: readonly string[], log: Logger): ModelTools {
   const { tools: selected, unknown } = selectTools(listed, { handles: patterns })
-  if (unknown.length > 0) log.warn({ tools: unknown.slice(0, 20) }, 'No tool here fits some that a chat model names.')
+  // All of none is nothing wrong.
+  const missing = unknown.filter((pattern) => pattern !== '*').slice(0, 20)
+  if (missing.length > 0) warnOnce(log, { tools: missing }, 'No tool here fits some that a chat model names.')
   const names = new ModelNames()
   const tools = new Toolbox(selected, { names, log }).getTools()
   const nameOf = (handle: string): string => names.nameOf(handle)

@@ -44,8 +44,9 @@ const maxRemembered = 100
 export class OpenAiConnection implements ChatModelConnection {
   static readonly resourceType = 'chatModelConnection'
   static readonly module = 'convoke'
+  /** What the endpoint calls the model, for requests that name none. */
+  readonly model: string | undefined
   readonly #endpoint: OpenAiEndpoint
-  readonly #model: string | undefined
   readonly #parameters: JsonObject
   readonly #structuredOutput: NonNullable<OpenAiConnectionOptions['structuredOutput']>
   readonly #log: Logger
@@ -58,8 +59,8 @@ export class OpenAiConnection implements ChatModelConnection {
   constructor(options: OpenAiConnectionOptions, context?: Pick<ResourceContext, 'log'>) {
     const { model, parameters = {}, structuredOutput = 'auto' } = options
     checkOptions(options)
-    this.#endpoint = new OpenAiEndpoint(options)
-    this.#model = model
+    this.model = model
+    this.#endpoint = new OpenAiEndpoint('/chat/completions', options)
     this.#parameters = parameters
     this.#structuredOutput = structuredOutput
     this.#log = context?.log ?? silentLog
@@ -110,7 +111,7 @@ export class OpenAiConnection implements ChatModelConnection {
     request: ChatRequest,
     signal: AbortSignal,
   ): Promise<{ readonly opened: Opened; readonly format: ResponseFormat | undefined }> {
-    const model = request.model ?? this.#model
+    const model = request.model ?? this.model
     if (model === undefined || model === '')
       throw new ConvokeError('model_refused', 'No model is named. Set `model` of the connection, or of the setup.')
     const parameters = { ...this.#parameters, ...request.parameters }
@@ -120,7 +121,7 @@ export class OpenAiConnection implements ChatModelConnection {
     for (;;) {
       const [format] = offer.formats
       const body = toBody(request, model, parameters, { usage: offer.usage, format })
-      const opened = await this.#endpoint.post('/chat/completions', body, accept, signal)
+      const opened = await this.#endpoint.post(body, accept, signal)
       if (opened.status >= 200 && opened.status < 300) {
         this.#remember(offer, gone)
         return { opened, format }

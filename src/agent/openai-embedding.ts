@@ -35,7 +35,7 @@ export class OpenAiEmbeddingModel implements EmbeddingModel {
       )
     if (!isObject(parameters))
       throw new ConvokeError('config', `\`parameters\` of a model must be an object, got ${excerpt(parameters)}.`)
-    this.#endpoint = new OpenAiEndpoint(options)
+    this.#endpoint = new OpenAiEndpoint('/embeddings', options)
     this.#model = model
     this.#parameters = parameters
   }
@@ -60,7 +60,7 @@ export class OpenAiEmbeddingModel implements EmbeddingModel {
   async #embedBatch(texts: readonly string[], signal: AbortSignal | undefined): Promise<number[][]> {
     const endpoint = this.#endpoint
     const body = { ...this.#parameters, model: this.#model, input: [...texts] }
-    const answer = await endpoint.post('/embeddings', body, 'application/json', signal)
+    const answer = await endpoint.post(body, 'application/json', signal)
     if (answer.status < 200 || answer.status >= 300) throw (await endpoint.refusal(answer, signal)).error
     try {
       return this.#vectorsOf(parseJson(await answer.body.text(maxAnswerBytes, endpoint.timeoutMs)), texts.length)

@@ -43,20 +43,20 @@ const saidTimeoutMs = 5_000
 export class OpenAiEndpoint {
   readonly timeoutMs: number
   readonly #base: URL
-  /** Without what may be secret. */
+  /** Where requests go, without what may be secret. */
   readonly #shown: string
   readonly #headers: Readonly<Record<string, string>>
   readonly #redact: (text: string) => string
   readonly #fetch: GuardedFetch
   #isClosed = false
 
-  /** Throws `config` for options that make no sense. Nothing is sent. */
-  constructor(options: OpenAiEndpointOptions) {
+  /** `path` is where below `baseUrl` it is asked. Throws `config` for options that make no sense. Nothing is sent. */
+  constructor(path: string, options: OpenAiEndpointOptions) {
     const { baseUrl, apiKey, headers = {}, timeoutMs = defaultTimeoutMs } = options
     this.#base = parseBase(baseUrl)
     checkOptions(options)
     this.timeoutMs = timeoutMs
-    this.#shown = this.#base.origin + this.#base.pathname
+    this.#shown = this.#base.origin + this.#base.pathname + path
     const basic = basicOf(this.#base)
     const bearer = apiKey === undefined || apiKey === '' ? basic : `Bearer ${apiKey}`
     this.#headers = {
@@ -79,7 +79,6 @@ export class OpenAiEndpoint {
 
   /** The answer at its headers, whatever its status. Throws what {@link failure} makes of what went wrong before. */
   async post(
-    path: string,
     body: JsonObject,
     accept: string,
     signal: AbortSignal | undefined,
@@ -88,7 +87,7 @@ export class OpenAiEndpoint {
       throw new ConvokeError('model_unavailable', 'The connection to the model was closed.', { retryable: false })
     }
     try {
-      return await this.#fetch.open(this.#urlOf(path), {
+      return await this.#fetch.open(this.#shown + this.#base.search, {
         method: 'POST',
         headers: { accept, ...this.#headers },
         body: JSON.stringify(body),
@@ -173,10 +172,6 @@ export class OpenAiEndpoint {
     await this.#fetch.close()
   }
 
-  #urlOf(path: string): string {
-    return this.#base.origin + this.#base.pathname + path + this.#base.search
-  }
-
   #networkFailure(error: NetworkError): ConvokeError {
     const { reason, sent, retryable } = error
     if (this.#isClosed && reason === 'closed') {
@@ -205,7 +200,8 @@ export class OpenAiEndpoint {
       const text = `The model endpoint cannot answer now (${status}). Try again ${when}; what it said is in the log.`
       return this.#error('model_unavailable', text, said, later)
     }
-    return this.#error('model_refused', refusals[status] ?? otherRefusal(status), said)
+    const text = status === 404 ? notFound(said) : (refusals[status] ?? otherRefusal(status))
+    return this.#error('model_refused', text, said)
   }
 
   /** `cause` is what went wrong underneath, or what the endpoint said. */
@@ -234,8 +230,17 @@ const unreachable: Readonly<Record<NetworkReason, string>> = {
 const refusals: Readonly<Record<number, string>> = {
   401: 'The model endpoint wants credentials, or other ones (401). Its apiKey is to be set or changed.',
   403: 'The model endpoint does not let these credentials do this (403). Its apiKey, or the model, is to be changed.',
-  404: 'The model endpoint does not know this model, or has no such path (404). Its model is to be one that it has, and its baseUrl one that mostly ends in /v1.',
   413: 'The request is larger than the model endpoint takes (413). Begin a new conversation, or give the model fewer tools.',
+}
+
+/** A model that is not there, and a path that is not, have one status; most endpoints say which it was. */
+function notFound(said: string): string {
+  const model = 'Its model is to be one that it has: list or pull it there'
+  const path = 'its baseUrl is to be that of an OpenAI-compatible API, which mostly ends in /v1'
+  const isPage = /^\s*</.test(said)
+  if (!isPage && /model(?![a-z])/i.test(said)) return `The model endpoint does not have this model (404). ${model}.`
+  if (said.trim() !== '') return `The model endpoint has no such path (404): ${path}.`
+  return `The model endpoint does not have this model, or has no such path (404). ${model}, and ${path}.`
 }
 
 function otherRefusal(status: number): string {

@@ -1,6 +1,6 @@
 /** An agent ready to run: its actions by the events that they hear, and how to make its resources. */
 import { ConvokeError } from '../base/errors.ts'
-import type { JsonObject } from '../base/json.ts'
+import { isObject, type JsonObject } from '../base/json.ts'
 import { isClass } from '../tools/function-source.ts'
 import { excerpt } from '../tools/value.ts'
 import { chatModelAction } from './actions/chat-model.ts'
@@ -57,9 +57,8 @@ export class AgentPlan {
   readonly #added: readonly AgentAction[]
   readonly #hearing = new Map<string, PlannedAction[]>()
 
-  private constructor(agent: Agent, { resources, ...options }: AgentPlanOptions) {
-    this.#added = [...agent.actions.values()]
-    const actions = [...this.#added.map((each) => planned(each, options)), ...builtIn]
+  private constructor(added: readonly AgentAction[], actions: readonly PlannedAction[], resources: ResourceMap) {
+    this.#added = added
     this.actions = new Map(actions.map((each) => [each.name, each]))
     for (const each of actions) {
       for (const type of each.events) {
@@ -71,14 +70,18 @@ export class AgentPlan {
     const byEvent = [...this.#hearing].map(([type, hearing]) => [type, hearing.map(({ name }) => name)] as const)
     // Any name may be a type, also one that every object has.
     this.actionsByEvent = Object.assign(Object.create(null) as Record<string, string[]>, Object.fromEntries(byEvent))
-    this.resources = merged(agent.resources, resources)
+    this.resources = resources
   }
 
   /** The plan of an agent as it is now. Throws TypeError for what is no agent. */
   static fromAgent(agent: Agent, options: AgentPlanOptions = {}): AgentPlan {
-    if (isAgent(agent)) return new AgentPlan(agent, options)
+    if (isAgent(agent)) return AgentPlan.#of(agent, options)
     const given: unknown = agent
-    const found = isClass(given) ? `the class ${given.name}; make an instance of it` : excerpt(given)
+    const found = isClass(given)
+      ? `the class ${given.name}; make an instance of it`
+      : isObject(given) && 'convoke_plan' in given
+        ? 'the JSON of a plan; AgentPlan.fromJSON makes one of it'
+        : excerpt(given)
     throw new TypeError(`AgentPlan.fromAgent needs an agent, got ${found}.`)
   }
 
@@ -89,7 +92,27 @@ export class AgentPlan {
   static fromJSON(json: unknown, options: LoadOptions = {}): AgentPlan {
     const agent = new Agent()
     readPlan(json, agent)
-    return new AgentPlan(agent, options)
+    return AgentPlan.#of(agent, options)
+  }
+
+  static #of(agent: Agent, { resources, ...options }: AgentPlanOptions): AgentPlan {
+    const added = [...agent.actions.values()]
+    const actions = [...added.map((each) => planned(each, options)), ...builtIn]
+    return new AgentPlan(added, actions, merged(agent.resources, resources))
+  }
+
+  /** The same plan with further resources; of two of one type and name its own counts. */
+  withResources(resources: ResourceMap): AgentPlan {
+    return new AgentPlan(this.#added, [...this.actions.values()], merged(this.resources, resources))
+  }
+
+  /** Throws `invalid_plan` for an agent without an action of its own: whatever it is given comes to nothing. */
+  assertActs(): void {
+    if (this.#added.length > 0) return
+    throw new ConvokeError(
+      'invalid_plan',
+      'The agent has no actions, so it would do nothing with its inputs. Add one: addAction(name, [InputEvent], function).',
+    )
   }
 
   /** The actions that hear a type, in the order in which they were added. */

@@ -264,7 +264,7 @@ async function refuse(
     })
     return
   }
-  const failure = invalidOutput(issues)
+  const failure = invalidOutput(issues, asked.invalid + 1)
   if (strategy.name !== 'ignore') throw failure
   await tellIgnored(requestId, failure, context)
 }

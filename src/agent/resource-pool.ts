@@ -46,7 +46,7 @@ export class ResourcePool {
         if (resource === undefined || !provider.owns(resource)) continue
         if ('close' in resource && typeof resource.close === 'function') await resource.close()
       } catch (error) {
-        this.#options.log.warn({ resource: clip(id, 80), err: error }, 'A resource of an agent could not be closed.')
+        this.#options.log.warn({ resource: clip(id, 80), error }, 'A resource of an agent could not be closed.')
       }
     }
   }
@@ -103,7 +103,9 @@ export class ResourcePool {
           ? ` Did you mean "${meant}"?`
           : names.length > 0
             ? ` There are: ${names.slice(0, 20).join(', ')}.`
-            : ' Add it by `addResource`.'
+            : type === 'chatModelConnection' || type === 'chatModelSetup'
+              ? " Add it by `addResource`, or under `models` of the node's configuration."
+              : ' Add it by `addResource`.'
     return new ConvokeError('not_found', `The agent has no resource ${excerpt(name)} of the type ${type}.${hint}`)
   }
 }

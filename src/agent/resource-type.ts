@@ -84,6 +84,15 @@ function namedTool(name: string, tool: Resources['tool']): Resources['tool'] {
   )
 }
 
+/** The name of a tool that was added without one. Throws TypeError for anything else: only tools have names of their own. */
+export function nameOfTool(value: object): string {
+  if (isToolInstance(value)) return toolOfInstance(value).name
+  if (isDefinedTool(value)) return value.name
+  throw new TypeError(
+    `Only a tool is added without a name, got ${excerpt(value)}. Say it: addResource(name, resource, type).`,
+  )
+}
+
 function toServer(name: string, options: object): JsonObject {
   const copy = freezeJson(options)
   if ('at' in copy)

@@ -2,7 +2,7 @@
 import { abortReason, onAbort, pause } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
 import { isObject, type Json } from '../base/json.ts'
-import type { Logger } from '../base/logger.ts'
+import { logFailureOnce, type Logger } from '../base/logger.ts'
 import type { StepRecord } from '../store/agent-store.ts'
 import { excerpt } from '../tools/value.ts'
 import { ActionContext } from './action-context.ts'
@@ -11,6 +11,7 @@ import type { AgentConfiguration } from './configuration.ts'
 import type { Action, AgentToolSpace, RunOptions } from './context.ts'
 import type { EventLog } from './event-log.ts'
 import { OutputEvent, type AgentEvent } from './events.ts'
+import type { Hearing } from './hearing.ts'
 import type { MemoryTree } from './memory.ts'
 import type { AgentPlan, PlannedAction } from './plan.ts'
 import type { ResourcePool } from './resource-pool.ts'
@@ -18,6 +19,7 @@ import type { ResourcePool } from './resource-pool.ts'
 /** What all runs of a runner share. */
 export interface RunHost {
   readonly plan: AgentPlan
+  readonly hearing: Hearing
   readonly resources: ResourcePool
   readonly tools: AgentToolSpace
   readonly config: AgentConfiguration
@@ -134,14 +136,15 @@ export class Run {
   async #deliver(event: AgentEvent<string, object>, cause: Queued['cause'], ordinal: number): Promise<void> {
     const { host, start } = this
     const { key, runId } = start
-    host.eventLog?.write({ kind: 'event', runId, key, event, cause })
+    const actions = host.hearing.of(event.type, cause?.action)
+    host.eventLog?.write({ kind: 'event', runId, key, event, cause, isHeard: actions.length > 0 })
     if (event.type === OutputEvent.type) {
       const { value } = event.payload as { readonly value: Json }
       this.outputs.push(value)
       const room = start.options.onEvent?.({ type: 'output', value })
       if (room !== undefined) await room
     }
-    for (const action of host.plan.actionsFor(event.type)) {
+    for (const action of actions) {
       if (this.#stopped !== undefined) throw this.#stopped
       const startedAt = host.eventLog === undefined ? 0 : performance.now()
       let failure: ConvokeError | undefined
@@ -177,10 +180,10 @@ export class Run {
     try {
       return await loading
     } catch (cause) {
-      this.host.log.error({ action, runId: this.start.runId, err: cause }, 'An action of an agent cannot be loaded.')
+      this.host.log.error({ action, runId: this.start.runId, error: cause }, 'An action of an agent cannot be loaded.')
       throw new ConvokeError(
         'invalid_plan',
-        `The action "${action}" of the agent cannot be loaded. Why is in the log of the node.`,
+        `The action "${action}" of the agent cannot be loaded. Why is in the log.`,
         { cause },
       )
     }
@@ -214,11 +217,17 @@ export class Run {
   }
 
   #explain(error: unknown, action: string): ConvokeError {
-    if (error instanceof ConvokeError) return error
-    this.host.log.error({ action, runId: this.start.runId, err: error }, 'An action of an agent failed.')
+    const about = { action, runId: this.start.runId }
+    if (error instanceof ConvokeError) {
+      // What its message leaves out, such as what an endpoint said, stands nowhere else.
+      if (error.cause !== undefined && error !== this.#stopped)
+        logFailureOnce(this.host.log, error, about, 'An action of an agent failed.')
+      return error
+    }
+    this.host.log.error({ ...about, error }, 'An action of an agent failed.')
     return new ConvokeError(
       'action_failed',
-      `The action "${action}" of the agent failed. Why is in the log of the node; the next message is not affected.`,
+      `The action "${action}" of the agent failed. Why is in the log; the next message is not affected.`,
       { cause: error },
     )
   }

@@ -6,13 +6,15 @@ import { randomUUID } from 'node:crypto'
 import { abortReason, firstOf, onAbort, pause, untilAborted } from '../base/abort.ts'
 import { ConvokeError, errorCodes, type ErrorCode, type Issue } from '../base/errors.ts'
 import { isObject, type Json } from '../base/json.ts'
-import { silentLog, type Logger } from '../base/logger.ts'
+import { createLog } from '../base/log.ts'
+import type { Logger } from '../base/logger.ts'
 import type { AgentStore, KeyLease, Mail, MailResult, StepRecord } from '../store/agent-store.ts'
 import { openAgentTools, type OpenServers, type OpenTools } from './agent-tools.ts'
 import { AgentConfiguration } from './configuration.ts'
 import type { AgentToolSpace, RunOptions } from './context.ts'
 import type { EventLog } from './event-log.ts'
 import { InputEvent } from './events.ts'
+import { Hearing } from './hearing.ts'
 import { MemoryTree } from './memory.ts'
 import type { AgentPlan } from './plan.ts'
 import { ResourcePool, type ResourcePoolOptions } from './resource-pool.ts'
@@ -34,6 +36,7 @@ export interface AgentRunnerOptions {
   readonly config?: AgentConfiguration
   /** Whoever opened it closes it. */
   readonly eventLog?: EventLog
+  /** Default: warnings and errors go to stderr. */
   readonly log?: Logger
   /** What relative paths of resources start from. Default: the working directory. */
   readonly baseDir?: string
@@ -105,11 +108,13 @@ export class AgentRunner {
   #turnedAt = 0
   #closing: Promise<void> | undefined
 
+  /** Throws `invalid_plan` for an agent without an action of its own. */
   constructor(options: AgentRunnerOptions) {
     this.#options = options
     this.#scope = options.scope ?? 'agent'
-    this.#log = options.log ?? silentLog
+    this.#log = options.log ?? createLog('warn')
     const { plan, baseDir = '.', findResource: find } = options
+    plan.assertActs()
     this.#resources = new ResourcePool({ plan, log: this.#log, baseDir, ...(find === undefined ? {} : { find }) })
   }
 
@@ -250,7 +255,7 @@ export class AgentRunner {
       }
     } catch (error) {
       failure = ConvokeError.from(error)
-      if (failure.code === 'internal') this.#log.error({ err: error, key }, 'The runs of a key could not go on.')
+      if (failure.code === 'internal') this.#log.error({ error, key }, 'The runs of a key could not go on.')
       this.#fail(lane, failure)
     } finally {
       lane.isWorking = false
@@ -259,7 +264,7 @@ export class AgentRunner {
       await this.#options.store
         .release(lease)
         .catch((error: unknown) =>
-          this.#log.warn({ err: error }, 'A key could not be given back; its lease runs out by itself.'),
+          this.#log.warn({ error }, 'A key could not be given back; its lease runs out by itself.'),
         )
     if (this.#life.signal.aborted) this.#fail(lane, abortReason(this.#life.signal))
     // Somebody may have come while the key was given back.
@@ -323,7 +328,7 @@ export class AgentRunner {
       await run.execute()
     } catch (error) {
       const failure = ConvokeError.from(error)
-      if (failure.code === 'internal') this.#log.error({ err: error, runId: mail.id }, 'A run of an agent broke.')
+      if (failure.code === 'internal') this.#log.error({ error, runId: mail.id }, 'A run of an agent broke.')
       eventLog?.write({ ...about, phase: 'failed', error: failure })
       // Ours to stop: the next runner goes on with it.
       if (this.#life.signal.aborted) {
@@ -394,7 +399,7 @@ export class AgentRunner {
       if (this.#lanes.size === 0) return
       this.#options.store
         .renew(this.#scope, this.#worker, { now: Date.now(), leaseMs })
-        .catch((error: unknown) => this.#log.warn({ err: error }, 'The leases of an agent could not be renewed.'))
+        .catch((error: unknown) => this.#log.warn({ error }, 'The leases of an agent could not be renewed.'))
     }, leaseMs / 3).unref()
   }
 
@@ -418,6 +423,7 @@ export class AgentRunner {
     this.#tools = await openAgentTools({ plan, resources: this.#resources, around, openServers, log: this.#log })
     return {
       plan,
+      hearing: new Hearing(plan, this.#log),
       resources: this.#resources,
       tools: this.#tools.tools,
       config: config ?? new AgentConfiguration(),

@@ -113,15 +113,16 @@ function valuesIn(text: string): { readonly values: { readonly value: Json }[]; 
   }
 }
 
-/** The failure of an answer that does not fit. `finishReason` is the endpoint's. */
-export function invalidOutput(issues: readonly Issue[], finishReason?: string): ConvokeError {
+/** The failure of an answer that does not fit. `tries` is how many did not, `finishReason` the endpoint's. */
+export function invalidOutput(issues: readonly Issue[], tries: number, finishReason?: string): ConvokeError {
   const advice =
     finishReason === 'length'
       ? 'It was cut at the limit of tokens for one answer (finish_reason "length"): raise `max_tokens` in the `parameters` of the chat model setup, or ask for less.'
-      : 'Say in the prompt what is wanted, make the schema simpler, or let the model try again with the error strategy `retry`.'
+      : `Say in the prompt what is wanted, ${tries > 1 ? 'or make the schema simpler' : 'make the schema simpler, or let the model try again with the error strategy `retry` (`onError` of agent.react)'}.`
+  const after = tries > 1 ? `, after ${tries} tries` : ''
   return new ConvokeError(
     'invalid_output',
-    `The model's answer does not fit the output schema: ${describeIssues(issues)}. ${advice}`,
+    `The model's answer does not fit the output schema${after}: ${describeIssues(issues)}. ${advice}`,
     { issues },
   )
 }

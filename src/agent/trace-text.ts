@@ -11,6 +11,7 @@ const maxIndent = 24
 const maxPayloadChars = 80
 const maxNameChars = 60
 const maxMessageChars = 120
+const maxCauseChars = 240
 
 /** One tree a run, an empty line between two: each event with what heard it, and below that what it said. */
 export function formatTrace(traces: readonly Trace[], paint: TracePaint): string {
@@ -27,7 +28,7 @@ interface Open {
 
 function linesOfTrace(trace: Trace, paint: TracePaint): string[] {
   const lines = [headOf(trace, paint)]
-  if (trace.error !== undefined) lines.push(`  ${errorText(trace.error, paint)}`)
+  if (trace.error !== undefined) lines.push(...errorLines(trace.error, '  ', paint))
   // No recursion: a loop is as deep as it has rounds.
   const open: Open[] = []
   const push = (nodes: readonly (TraceEvent | TraceAction)[], prefix: string, depth: number): void => {
@@ -47,7 +48,7 @@ function linesOfTrace(trace: Trace, paint: TracePaint): string[] {
     const heard = action === undefined ? '' : actionText(action, paint)
     lines.push(`${prefix}${branch}${[event, heard].filter((text) => text !== '').join(' ')}`)
     if (action?.error !== undefined)
-      lines.push(`${below}${action.events.length > 0 ? '│ ' : '  '}${errorText(action.error, paint)}`)
+      lines.push(...errorLines(action.error, `${below}${action.events.length > 0 ? '│ ' : '  '}`, paint))
     if (action !== undefined) push(action.events, below, depth + 1)
     else if ('actions' in node) push(node.actions, below, depth + 1)
   }
@@ -71,10 +72,11 @@ function headOf({ run, attempt, key, at, state, durationMs }: Trace, paint: Trac
   ].join('  ')
 }
 
-function eventText({ id, type, payload }: TraceEvent, paint: TracePaint): string {
+function eventText({ id, type, payload, isUnheard }: TraceEvent, paint: TracePaint): string {
   if (type === undefined) return paint('dim', `(event ${printable(id, maxNameChars)}, which is not in the log)`)
   const shown = payload === undefined ? '' : ` ${paint('dim', printable(JSON.stringify(payload), maxPayloadChars))}`
-  return `${paint('bold', printable(type, maxNameChars))}${shown}`
+  const mark = isUnheard ? ` ${paint('yellow', '(nobody hears it)')}` : ''
+  return `${paint('bold', printable(type, maxNameChars))}${shown}${mark}`
 }
 
 function actionText({ action, durationMs, error }: TraceAction, paint: TracePaint): string {
@@ -84,8 +86,10 @@ function actionText({ action, durationMs, error }: TraceAction, paint: TracePain
   return `${name} ${paint('red', took === '' ? 'failed' : `failed after ${took}`)}`
 }
 
-function errorText({ code, message }: TraceError, paint: TracePaint): string {
-  return paint('red', `${printable(code, maxNameChars)}: ${printable(message, maxMessageChars)}`)
+function errorLines({ code, message, cause }: TraceError, before: string, paint: TracePaint): string[] {
+  const said = paint('red', `${printable(code, maxNameChars)}: ${printable(message, maxMessageChars)}`)
+  const why = cause === undefined ? [] : [paint('red', `why: ${printable(cause, maxCauseChars)}`)]
+  return [said, ...why].map((line) => before + line)
 }
 
 function durationText(ms: number): string {

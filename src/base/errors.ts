@@ -148,6 +148,23 @@ export class ConvokeError extends Error {
   /** An error as it is if it is ours already, otherwise an `internal` one that hides it from callers. */
   static from(error: unknown): ConvokeError {
     if (error instanceof ConvokeError) return error
-    return new ConvokeError('internal', 'An internal error occurred. It is in the log of the node.', { cause: error })
+    return new ConvokeError('internal', 'An internal error occurred. It is in the log.', { cause: error })
   }
+}
+
+const maxReasons = 8
+
+/** What lies beneath an error, in one line: the messages of its causes, without what was said before. Empty where there is none. */
+export function reasonsOf(error: Error): string {
+  const said = [error.message]
+  let { cause } = error
+  for (; cause !== undefined && said.length <= maxReasons; cause = cause instanceof Error ? cause.cause : undefined) {
+    const message = cause instanceof Error ? cause.message.trim() : typeof cause === 'string' ? cause.trim() : ''
+    if (!said.some((each) => each.includes(message))) said.push(message)
+  }
+  const [, ...reasons] = said
+  return reasons
+    .map((reason, i) => (i < reasons.length - 1 ? reason.replace(/\.$/, '') : reason))
+    .join(': ')
+    .replace(/\s+/g, ' ')
 }

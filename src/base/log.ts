@@ -4,7 +4,7 @@
  */
 import { styleText } from 'node:util'
 import { pino } from 'pino'
-import { ConvokeError, type ErrorCode } from './errors.ts'
+import { ConvokeError, reasonsOf, type ErrorCode } from './errors.ts'
 import { isObject } from './json.ts'
 import type { Logger } from './logger.ts'
 import { isSecret, redacted, redactText } from './secrets.ts'
@@ -125,23 +125,12 @@ function isExpected(error: Error): boolean {
   return error instanceof ConvokeError && !defects.includes(error.code)
 }
 
-/** What lies beneath, in one line. */
-function causesOf(error: Error): string {
-  const messages: string[] = []
-  let { cause } = error
-  for (; cause instanceof Error && messages.length < maxDepth; { cause } = cause) messages.push(cause.message)
-  return messages
-    .filter((message, i) => message !== '' && message !== error.message && messages.indexOf(message) === i)
-    .join(': ')
-    .replace(/\s+/g, ' ')
-}
-
 /** Only the members that tell what happened: foreign errors carry requests, headers and token payloads along. */
 function loggableError(error: Error, depth: number, budget: Budget): object {
   const { code, issues } = error as { code?: unknown; issues?: unknown }
   const isAggregate = error instanceof AggregateError
   const isShort = !budget.isFull && isExpected(error)
-  const why = isShort ? causesOf(error) : ''
+  const why = isShort ? reasonsOf(error) : ''
   return {
     name: error.name,
     message: safeText(error.message),

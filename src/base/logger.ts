@@ -18,4 +18,19 @@ export function logFailureOnce(log: Logger, error: Error, details: object, messa
   log.error({ error, ...details }, message)
 }
 
+/** What was told, by the log that heard it. */
+const told = new WeakMap<Logger, Set<string>>()
+/** How many lines are remembered for a log. */
+const maxTold = 1_000
+
+/** Warns of something that is found again and again, the first time alone. */
+export function warnOnce(log: Logger, details: object, message: string): void {
+  const lines = told.get(log) ?? new Set()
+  told.set(log, lines)
+  const line = JSON.stringify([message, details])
+  if (lines.has(line) || lines.size >= maxTold) return
+  lines.add(line)
+  log.warn(details, message)
+}
+
 export const silentLog: Logger = { debug() {}, info() {}, warn() {}, error() {} }

@@ -16,6 +16,8 @@ export class Breaker {
   #openUntil = 0
   #restMs = firstRestMs
   #probing = false
+  /** The last failure, as a sentence. */
+  #reason = ''
 
   constructor(peer: string) {
     this.#peer = peer
@@ -36,7 +38,7 @@ export class Breaker {
     throw new PeerError(
       'unavailable',
       this.#peer,
-      `It did not answer ${this.#failures} times in a row and is left alone for a moment.`,
+      `It did not answer ${this.#failures} times in a row and is left alone for a moment. The last time: ${this.#reason}`,
       { retryAfterMs: Math.max(leftMs, 100) },
     )
   }
@@ -48,9 +50,10 @@ export class Breaker {
     this.#probing = false
   }
 
-  /** No answer came. */
-  failed(): void {
+  /** No answer came; `reason` is a sentence that says why. */
+  failed(reason: string): void {
     this.#probing = false
+    this.#reason = reason
     this.#failures++
     if (this.#failures < limit) return
     this.#openUntil = Date.now() + this.#restMs

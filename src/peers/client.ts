@@ -548,7 +548,7 @@ export class PeerClient {
     // A request that was stopped says nothing of the peer; a refusal is an answer.
     if (signal?.aborted === true || code === 'canceled' || (isPatience && code === 'timeout')) this.#breaker.left()
     else if (code === 'network' || code === 'timeout' || (code === 'unavailable' && httpStatus !== undefined)) {
-      this.#breaker.failed()
+      this.#breaker.failed(failure.sentence)
     } else this.#breaker.succeeded()
     return failure
   }

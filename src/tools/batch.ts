@@ -298,7 +298,7 @@ class Round {
     } catch (error) {
       call.outcome = thrownOutcome(call.name, error, signal)
       if (call.outcome.errorType === 'tool_failed')
-        this.#log.warn({ tool: call.handle, err: error }, `The call of the tool "${call.name}" threw.`)
+        this.#log.warn({ tool: call.handle, error }, `The call of the tool "${call.name}" threw.`)
     }
     call.seconds = Math.round(performance.now() - startedAt) / 1000
     await onAnswer?.(this.#answer(call))
@@ -404,7 +404,7 @@ class Round {
       )
     } catch (error) {
       // The answers are worth more than their record.
-      this.#log.error({ err: error }, 'The calls of a round could not be added to the history.')
+      this.#log.error({ error }, 'The calls of a round could not be added to the history.')
     }
   }
 

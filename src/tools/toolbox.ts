@@ -255,7 +255,7 @@ export class Toolbox {
     try {
       return enabled()
     } catch (error) {
-      this.#log.warn({ tool: name, err: error }, `The tool ${excerpt(name)} is not used: its \`enabled\` threw.`)
+      this.#log.warn({ tool: name, error }, `The tool ${excerpt(name)} is not used: its \`enabled\` threw.`)
       return false
     }
   }

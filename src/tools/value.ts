@@ -116,15 +116,21 @@ export function excerpt(value: unknown): string {
   return clip(String(value), 80)
 }
 
-/** The candidate that was probably meant, if one is close. Looks at the first 200 only. */
-export function closest(name: string, candidates: readonly string[]): string | undefined {
+/**
+ * The candidate that was probably meant, if one is close: as many characters apart as `limit` says, by default a third of all, so that of
+ * one or two letters only another case is close. Looks at the first 200 only.
+ */
+export function closest(
+  name: string,
+  candidates: readonly string[],
+  limit: number = Math.floor(name.length / 3),
+): string | undefined {
   if (name.length > 64) return undefined
-  // Of one or two letters only another case is close.
-  const limit = Math.floor(name.length / 3)
   let best: { readonly candidate: string; readonly distance: number } | undefined
   for (const candidate of candidates.slice(0, 200)) {
-    if (Math.abs(candidate.length - name.length) > limit) continue
-    const distance = editDistance(simplify(name), simplify(candidate))
+    const [one, other] = [simplify(name), simplify(candidate)]
+    if (Math.abs(one.length - other.length) > limit) continue
+    const distance = editDistance(one, other)
     if (distance <= limit && (best === undefined || distance < best.distance)) best = { candidate, distance }
   }
   return best?.candidate

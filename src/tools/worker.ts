@@ -96,7 +96,7 @@ async function load({ module, exportName }: Order, notes: Notes): Promise<unknow
     // Why is for the log: it names files of this machine.
     const reason = error instanceof Error ? (error.stack ?? error.message) : String(error)
     notes.log('error', { module, reason }, 'The module of a blocking tool cannot be loaded')
-    throw new Error('The module of this blocking tool cannot be loaded. The log of the node says why.', {
+    throw new Error('The module of this blocking tool cannot be loaded. The log says why.', {
       cause: error,
     })
   }

@@ -78,9 +78,9 @@ export interface Chat {
   /** What the runs told, oldest first. */
   readonly told: RunEvent[]
   /** The payload of the response to `text`. */
-  ask(text?: string, options?: RunOptions): Promise<Response>
+  readonly ask: (text?: string, options?: RunOptions) => Promise<Response>
   /** Why a run failed. */
-  failure(text?: string, options?: RunOptions): Promise<ConvokeError>
+  readonly failure: (text?: string, options?: RunOptions) => Promise<ConvokeError>
 }
 
 export interface Response {

@@ -8,15 +8,19 @@ import { promisify } from 'node:util'
 const root = resolve(import.meta.dirname, '../..')
 
 /**
- * Compiles a folder below test/ into a folder of its own, where `convoke` is this package. Returns that folder, and how to remove it.
+ * Compiles a folder below test/ into a folder of its own, where `convoke` is this package. `options` are further ones of the
+ * compiler. Returns that folder, and how to remove it.
  * Types are checked with those of all tests, not here.
  */
-export async function compiled(folder: string): Promise<{ folder: string; remove: () => Promise<void> }> {
+export async function compiled(
+  folder: string,
+  options: Readonly<Record<string, unknown>> = {},
+): Promise<{ folder: string; remove: () => Promise<void> }> {
   const into = await mkdtemp(join(tmpdir(), 'convoke-compiled-'))
   const from = join(root, 'test', folder)
   const settings = {
     extends: join(root, 'tsconfig.json'),
-    compilerOptions: { rootDir: from, outDir: into, declaration: false, noCheck: true, types: [] },
+    compilerOptions: { rootDir: from, outDir: into, declaration: false, noCheck: true, types: [], ...options },
     include: [`${from}/*.ts`],
   }
   await writeFile(join(into, 'tsconfig.json'), JSON.stringify(settings))

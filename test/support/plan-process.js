@@ -1,6 +1,6 @@
 // A process that knows nothing of an agent but the plan that comes in on stdin: it runs it with one input, calls its tools,
 // asks its vector stores, and prints what came of it.
-import { AgentPlan, AgentRunner, LocalToolRegistry } from 'convoke'
+import { AgentPlan, AgentRunner, getExecutionEnvironment, LocalToolRegistry } from 'convoke'
 import { text } from 'node:stream/consumers'
 import { createMemoryAgentStore } from '../../dist/store/agent-memory.js'
 
@@ -16,6 +16,11 @@ const noServers = {
 }
 const { outputs } = await runner.run('key', input)
 await runner.close()
+const environment = getExecutionEnvironment({ log, openServers: async () => noServers })
+const applied = await environment
+  .fromList([{ key: 'key', value: input }])
+  .apply(plan)
+  .toList()
 
 const context = {
   log,
@@ -35,4 +40,4 @@ for (const [name, provider] of plan.resources.get('vectorStore') ?? []) {
   const [document] = await (await provider.provide(context)).query('tea')
   found[name] = document.content
 }
-process.stdout.write(JSON.stringify({ again: plan, outputs, called, found }))
+process.stdout.write(JSON.stringify({ again: plan, outputs, applied, called, found }))

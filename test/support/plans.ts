@@ -10,6 +10,8 @@ export interface Elsewhere {
   /** The plan, as the other process has it. */
   readonly again: unknown
   readonly outputs: readonly unknown[]
+  /** What the plan puts out in an environment. */
+  readonly applied: readonly unknown[]
   /** The results of all tools, by name. */
   readonly called: Readonly<Record<string, unknown>>
   /** What each vector store found. */

@@ -26,6 +26,11 @@ class ScoredEvent extends AgentEvent<'scored', { score: number }> {
   static readonly type = 'scored'
 }
 
+interface Order {
+  readonly id: string
+  readonly items: string[]
+}
+
 // An action gets the events that it is added with.
 new Agent()
   .addAction('class', InputEvent, (event, context) => {
@@ -38,6 +43,14 @@ new Agent()
   .addAction('own type', ['by_hand'], (event) => is<AgentEvent>()(event))
   .addAction('mixed', [InputEvent, 'by_hand'], (event) => is<InputEvent | AgentEvent>()(event))
   .addAction('async', InputEvent, async () => {})
+  // An input may say what its value is taken to be, alone and beside others.
+  .addAction('order', [InputEvent], ({ value }: InputEvent<Order>, context) => {
+    is<number>()(value.items.length)
+    is<RunnerContext>()(context)
+  })
+  .addAction('order or not', [InputEvent, 'by_hand'], (event: InputEvent<Order> | AgentEvent) => void event)
+  // @ts-expect-error it does not hear inputs alone
+  .addAction('order alone', [InputEvent, 'by_hand'], (event: InputEvent<Order>) => void event)
   .addAction('named', InputEvent, { module: './a.js', export: 'start' }, { least: 3 })
   // @ts-expect-error it hears another event
   .addAction('wrong', InputEvent, (event: ScoredEvent) => void event)
@@ -49,7 +62,9 @@ new Agent()
 // Types of resources are known.
 declare const echo: Tool
 new Agent().addResource('setup', new ResourceDescriptor(ChatModelSetup, { connection: 'local' }))
-new Agent().addResource('echo', echo).addResource('x', { url: 'https://x' }, 'mcpServer')
+new Agent().addResource(echo).addResource('echo', echo).addResource('x', { url: 'https://x' }, 'mcpServer')
+// @ts-expect-error only a tool has a name of its own
+new Agent().addResource({ url: 'https://x' })
 // @ts-expect-error no such type
 new Agent().addResource('x', {}, 'model')
 // @ts-expect-error a text is no resource
@@ -69,6 +84,11 @@ export class Decorated extends Agent {
   @action(ScoredEvent, 'by_hand')
   static fine(event: ScoredEvent | AgentEvent): void {
     void event
+  }
+
+  @action(InputEvent)
+  static order(event: InputEvent<Order>): void {
+    is<string>()(event.value.id)
   }
 
   // @ts-expect-error it hears another event

@@ -1,6 +1,7 @@
 /** The built-in action that asks language models: one chat request, as many rounds as the model wants, one response. */
 import { ConvokeError } from '../../base/errors.ts'
 import type { Json } from '../../base/json.ts'
+import { logFailureOnce } from '../../base/logger.ts'
 import { estimateTokens } from '../../tools/definitions/select.ts'
 import { excerpt } from '../../tools/value.ts'
 import type {
@@ -11,7 +12,7 @@ import type {
   ChatRequest,
   ModelToolCall,
 } from '../chat-model.ts'
-import { Exchange } from '../chat-exchange.ts'
+import { Exchange, wrongRequest } from '../chat-exchange.ts'
 import type { Action, RunnerContext } from '../context.ts'
 import { isOfTheModel, readStrategy, tellIgnored, type Strategy } from '../error-strategy.ts'
 import { type ChatRequestEvent, ChatResponseEvent, ToolRequestEvent, ToolResponseEvent } from '../events.ts'
@@ -47,12 +48,19 @@ export const chatModelAction: Action = async (event, context) => {
       : Exchange.begin(event as ChatRequestEvent, context.sensoryMemory)
   if (exchange === undefined) return
   const strategy = readStrategy(exchange.request)
+  const wiring = await wiringOf(exchange, context)
   try {
-    await new Conversation(exchange, strategy, context, await wiringOf(exchange, context)).goOn()
+    await new Conversation(exchange, strategy, context, wiring).goOn()
   } catch (error) {
-    if (strategy.name !== 'ignore' || context.signal.aborted || !isOfTheModel(error)) throw error
+    if (context.signal.aborted || !isOfTheModel(error)) throw error
+    const { setup, connection } = wiring
+    const about = { model: setup.model ?? connection.model ?? setup.connection }
+    if (strategy.name !== 'ignore') {
+      logFailureOnce(context.log, error, { ...about, requestId: exchange.id }, 'A chat request to a model failed.')
+      throw error
+    }
     exchange.end()
-    await tellIgnored(exchange.id, error, context)
+    await tellIgnored(exchange.id, error, context, about)
   }
 }
 
@@ -66,9 +74,13 @@ interface Wiring {
 async function wiringOf({ request }: Exchange, context: RunnerContext): Promise<Wiring> {
   const setup = await context.getResource(request.model, 'chatModelSetup')
   const connection = await context.getResource(setup.connection, 'chatModelConnection')
-  if (setup.prompt === undefined) return { setup, connection, prompt: [] }
-  const prompt = await findPrompt(setup.prompt, context)
-  return { setup, connection, prompt: prompt.formatMessages(request.variables ?? {}) }
+  const found = setup.prompt === undefined ? undefined : await findPrompt(setup.prompt, context)
+  const prompt = found?.formatMessages(request.variables ?? {}) ?? []
+  if (request.messages.length === 0 && !prompt.some(({ role }) => role === 'user'))
+    throw wrongRequest(
+      `\`messages\` is empty, and the prompt of the chat model setup ${excerpt(request.model)} has no message of a user`,
+    )
+  return { setup, connection, prompt }
 }
 
 /** One chat request between the model and the tools, from one event to the next. */
@@ -136,6 +148,7 @@ class Conversation {
           retries: this.#strategy.retries ?? setup.retries ?? 2,
           backoffMs: this.#strategy.backoffMs,
           retriesNonsense: this.#strategy.name === 'retry',
+          mayBeEmpty: request.outputSchema !== undefined,
           deadline,
           streamTo,
           tell: (event) => this.#context.tell(event),
@@ -183,17 +196,17 @@ class Conversation {
     const { outputSchema } = request
     const schema = outputSchema === undefined ? '' : schemaPrompt(outputSchema)
     const system = [...systems, schema, prompts.system].filter((text) => text.trim() !== '').join('\n\n')
-    const lastUser = request.messages.findLastIndex(({ role }) => role === 'user')
+    const before = prompt.filter(({ role }) => role !== 'system')
+    const spoken = [...before, ...messages.slice(leading.length)]
+    // What is asked: what goes back to the model later is no word of its user.
+    const asked = spoken.slice(0, before.length + Math.max(0, request.messages.length - leading.length))
+    const lastUser = asked.findLastIndex(({ role }) => role === 'user')
     const reminders = prompts.remind(state.used.map((name) => handleOf(tools, name) ?? name))
-    const others = messages.map((message, i): ChatMessage => {
+    const others = spoken.map((message, i): ChatMessage => {
       if (i === lastUser) return withText(message, prompts.user)
-      return i === messages.length - 1 && message.role === 'tool' ? withText(message, reminders) : message
+      return i === spoken.length - 1 && message.role === 'tool' ? withText(message, reminders) : message
     })
-    return [
-      ...(system === '' ? [] : [{ role: 'system' as const, content: system }]),
-      ...prompt.filter(({ role }) => role !== 'system'),
-      ...others.slice(leading.length),
-    ]
+    return [...(system === '' ? [] : [{ role: 'system' as const, content: system }]), ...others]
   }
 
   /** Sends the round of calls out, if it may. */
@@ -224,7 +237,8 @@ class Conversation {
     const read = request.outputSchema === undefined ? undefined : readOutput(message.content, request.outputSchema)
     if (read !== undefined && 'issues' in read) {
       const isLast = state.isHeld || tools.definitions.length === 0
-      if (isLast && state.invalid >= this.#strategy.invalidRetries) throw invalidOutput(read.issues, finishReason)
+      if (isLast && state.invalid >= this.#strategy.invalidRetries)
+        throw invalidOutput(read.issues, state.invalid + 1, finishReason)
       if (isLast) state.invalid++
       state.isHeld = true
       this.#exchange.add({ role: 'user', content: complaint(read.issues, finishReason) })
