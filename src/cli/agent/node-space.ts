@@ -25,11 +25,7 @@ const firstLookMs = 10_000
  * Opens the tool space and the agent in it; closing the agent closes both. Asks MCP servers and peers for their tools: a model is
  * offered what is known. Throws a CommandFailure with exit code 2 for a configuration and an agent that do not go together.
  */
-export async function openNodeAgent({
-  options,
-  signal,
-  ...running
-}: NodeAgentOptions): Promise<OpenAgent & { readonly warnings: readonly string[] }> {
+export async function openNodeAgent({ options, signal, ...running }: NodeAgentOptions): Promise<OpenAgent> {
   const { log } = running
   // Its event log is written by its node.
   const { eventLog: _, ...agentOptions } = options.agent

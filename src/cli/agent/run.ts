@@ -198,7 +198,7 @@ class FileRun {
       openServers: (servers) => openServers(servers, baseDir),
       baseDir,
     })
-    return { runner, close: () => runner.close() }
+    return { runner, warnings: [], close: () => runner.close() }
   }
 
   async #runAll(program: Program, opened: Opened): Promise<void> {
