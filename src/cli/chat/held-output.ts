@@ -39,7 +39,7 @@ export class HeldOutput implements ChatOutput {
         return await this.#passAll()
       case 'restart':
         this.#drop(event.artifactId)
-        if (event.artifactId === null ? this.#passed.size === 0 : !this.#passed.has(event.artifactId)) return
+        if (!this.#takesBack(event.artifactId)) return
         break
       case 'question':
         await this.#passAll()
@@ -75,6 +75,14 @@ export class HeldOutput implements ChatOutput {
   async #pass(piece: Piece): Promise<void> {
     this.#passed.add(piece.artifactId)
     await this.#inner.show(piece)
+  }
+
+  /** Whether something was passed on that does not count any more. Null: of all. */
+  #takesBack(artifactId: string | null): boolean {
+    if (artifactId !== null) return this.#passed.delete(artifactId)
+    const { size } = this.#passed
+    this.#passed.clear()
+    return size > 0
   }
 
   /** Null: all. */

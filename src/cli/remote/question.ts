@@ -44,7 +44,7 @@ async function askTerminal(question: Question, signal: AbortSignal): Promise<Jso
 }
 
 /** What is asked, and what an answer looks like where that is known. Of a language model, what it is told to be, too. */
-export function questionLines(question: Question): string[] {
+function questionLines(question: Question): string[] {
   const { message, sampling } = question
   const words = shapeOfAnswer(question)
   const shape = words === undefined ? [] : [`(${words})`]
