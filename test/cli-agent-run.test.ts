@@ -652,16 +652,12 @@ export const count = defineTool({
   test('is the configuration of a node: anything else is refused, with where it belongs', async () => {
     const cwd = await folderWith([{ key: 'a', value: 1 }])
     await writeFile(join(cwd, 'slow.yaml'), 'slow: 1\n')
-    const tool = `import { Agent, defineTool } from ${JSON.stringify(entry)}
-export const agent = new Agent().addResource('t', defineTool({ name: 't', description: 'T.', input: { type: 'object' }, run: () => 1 }))`
-    await writeFile(join(cwd, 'twice.mjs'), tool)
-    await writeFile(
-      join(cwd, 'tools.mjs'),
-      tool
-        .replace('export const agent = new Agent().addResource(', 'export const tools = ([')
-        .replace("'t', d", 'd')
-        .replace(/\)$/, '])'),
-    )
+    const tools = `import { Agent, defineTool } from ${JSON.stringify(entry)}
+export const t = defineTool({ name: 't', description: 'T.', input: { type: 'object' }, run: () => 1 })
+`
+    await writeFile(join(cwd, 'tools.mjs'), tools)
+    const agent = `export const agent = new Agent().addAction('a', 'input', () => {}).addResource('t', t)\n`
+    await writeFile(join(cwd, 'twice.mjs'), tools + agent)
     await writeFile(
       join(cwd, 'convoke.yaml'),
       JSON.stringify({ agent: { id: 'me' }, tools: [{ module: './tools.mjs' }] }),
