@@ -465,14 +465,16 @@ test('tools are called for the one who asked for the run, who answers their ques
     name: 'book',
     description: 'Books.',
     input: { type: 'object' },
-    run: async (_params, { ask, caller }) => `${caller.id} on ${String(await ask({ message: 'Which day?' }))}`,
+    run: async (_params, { ask, caller }) => ({ by: caller.id, day: await ask({ message: 'Which day?' }) }),
   })
   const agent = agentOf(async (_event, context) =>
     context.sendEvent(new OutputEvent((await context.tools.call('book')) as Json)),
   ).addResource('book', book)
   const caller = { id: 'ann', scopes: ['*'] }
   const ask = (): Promise<Json> => Promise.resolve('Monday')
-  expect(await startRunner(agent).run('a', 1, { caller, ask })).toEqual({ outputs: ['ann on Monday'] })
+  expect(await startRunner(agent).run('a', 1, { caller, ask })).toEqual({
+    outputs: [{ by: 'ann', day: 'Monday' }],
+  })
 })
 
 test('a tool that an action calls stops with the run', async () => {
