@@ -186,7 +186,7 @@ function checkRequest(request: {
 }): void {
   const { model, messages, continues } = request
   if (continues !== undefined && typeof continues !== 'string')
-    throw wrong(`\`continues\` must be the id of a request, got ${excerpt(continues)}`)
+    throw wrongRequest(`\`continues\` must be the id of a request, got ${excerpt(continues)}`)
   const unknown = Object.keys(request).find((key) => !(requestKeys as readonly string[]).includes(key))
   if (unknown !== undefined)
     throw wrongRequest(
