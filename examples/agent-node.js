@@ -16,7 +16,7 @@ try {
     agent: { id: 'shop', react: { model: 'local', prompt: 'You know the reviews of a shop. Answer briefly.' } },
     models: { local: model.settings },
     tools: [findReviews, notifyShipping],
-    logLevel: 'silent',
+    logLevel: 'error',
   })
   await node.start()
   console.log(`${node.url} answers by ${model.name}.\n\n? ${text}`)

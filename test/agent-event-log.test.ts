@@ -228,8 +228,8 @@ describe('the event log', () => {
     await until(() => warnings.length > 0)
     log.write(said('tick', { i: 30 }))
     // A file that somebody has moved away is begun anew.
-    await rm(`${file}.1`, { recursive: true })
     await rm(file, { force: true })
+    await rm(`${file}.1`, { recursive: true })
     await until(async () => {
       log.write(said('tock', {}))
       return (await readAll(file)).some((line) => line.includes('dropped'))

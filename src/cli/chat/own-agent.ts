@@ -48,7 +48,7 @@ function forUs({ flags }: Session<ClientFlags>, options: NodeOptions, sha256: st
   const { publicUrl: _url, basePath: _path, trustProxy: _proxy, ...server } = options.server ?? {}
   return {
     ...options,
-    logLevel: flags.debug === true ? 'debug' : (options.logLevel ?? 'error'),
+    logLevel: flags.debug === true ? 'debug' : (options.logLevel ?? 'warn'),
     server: {
       ...server,
       host: '127.0.0.1',
