@@ -271,6 +271,17 @@ test('the signal of a run stops it, and nothing of it is kept', async () => {
   expect((await failureOf(runner.run('a', 'long', { id: 'long' }))).message).toBe('Enough.')
 })
 
+test('a run whose signal has aborted before does not begin, and leaves no mail', async () => {
+  const store = createMemoryAgentStore()
+  const runner = startRunner(
+    agentOf(() => {}),
+    { store },
+  )
+  const failure = await failureOf(runner.run('a', 1, { signal: AbortSignal.abort() }))
+  expect(failure.code).toBe('canceled')
+  expect(await store.ready('agent', { now: Date.now(), limit: 10 })).toEqual([])
+})
+
 test('an action that does not heed the signal is abandoned', async () => {
   const never = gate()
   const runner = startRunner(

@@ -98,9 +98,11 @@ describe('memory store', () => {
       let best = Infinity
       for (let batch = 0; batch < 16; batch++) {
         const tasks = Array.from({ length: 10_000 }, () => newTask())
-        const start = performance.now()
+        // Of the processor: the time on the clock is everybody's.
+        const start = process.cpuUsage()
         for (const task of tasks) await store.create(task, small)
-        best = Math.min(best, performance.now() - start)
+        const { user, system } = process.cpuUsage(start)
+        best = Math.min(best, user + system)
         // Only once tasks are dropped.
         if (batch < 8) best = Infinity
       }

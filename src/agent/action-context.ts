@@ -64,7 +64,7 @@ export class ActionContext implements RunnerContext {
   }
 
   get hasResource(): RunnerContext['hasResource'] {
-    return (name, type) => this.#run.host.plan.resources.get(type)?.has(name) ?? false
+    return (name, type) => this.#run.host.resources.has(name, type)
   }
 
   get getResource(): RunnerContext['getResource'] {

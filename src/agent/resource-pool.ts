@@ -34,6 +34,11 @@ export class ResourcePool {
     return this.#get(name, type, undefined)
   }
 
+  /** Whether there is a resource of that name, made or not. */
+  has(name: string, type: ResourceType): boolean {
+    return this.#find(name, type) !== undefined
+  }
+
   /** Closes what was made. What fails at that is logged. The second time does nothing. */
   async close(): Promise<void> {
     this.#isClosed = true
@@ -81,8 +86,8 @@ export class ResourcePool {
 
   #make(name: string, type: ResourceType, id: string): Made {
     if (this.#isClosed) throw new ConvokeError('run_ended', 'The runner of this agent is closed.')
-    const { plan, log, baseDir, find } = this.#options
-    const provider = plan.resources.get(type)?.get(name) ?? find?.(name, type)
+    const { log, baseDir } = this.#options
+    const provider = this.#find(name, type)
     if (provider === undefined) throw this.#missing(name, type)
     const promise = provider.provide({ log, baseDir, getResource: (other, of) => this.#get(other, of, id) })
     const made = { promise, provider }
@@ -91,21 +96,29 @@ export class ResourcePool {
     return made
   }
 
+  #find(name: string, type: ResourceType): ResourceProvider | undefined {
+    const { plan, find } = this.#options
+    return plan.resources.get(type)?.get(name) ?? find?.(name, type)
+  }
+
+  /** Callers may hear of it, and the names of the others are none of theirs: those are in the log. */
   #missing(name: string, type: ResourceType): ConvokeError {
-    const { resources } = this.#options.plan
-    const names = [...(resources.get(type)?.keys() ?? [])]
-    const meant = closest(name, names)
-    const others = [...resources].flatMap(([other, named]) => (named.has(name) ? [other] : []))
+    const { plan, log } = this.#options
+    const known = [...(plan.resources.get(type)?.keys() ?? [])]
+    const others = [...plan.resources].flatMap(([other, named]) => (named.has(name) ? [other] : []))
+    const meant = closest(name, known)
+    log.warn(
+      { resource: clip(name, 80), type, known: known.slice(0, 20), ...(meant === undefined ? {} : { meant }) },
+      'An agent wants a resource that it does not have.',
+    )
     const hint =
       others.length > 0
-        ? ` There is one of the type ${others.join(', ')}.`
-        : meant !== undefined
-          ? ` Did you mean "${meant}"?`
-          : names.length > 0
-            ? ` There are: ${names.slice(0, 20).join(', ')}.`
-            : type === 'chatModelConnection' || type === 'chatModelSetup'
-              ? " Add it by `addResource`, or under `models` of the node's configuration."
-              : ' Add it by `addResource`.'
-    return new ConvokeError('not_found', `The agent has no resource ${excerpt(name)} of the type ${type}.${hint}`)
+        ? `There is one of the type ${others.join(', ')}.`
+        : known.length > 0
+          ? 'The log says which ones there are.'
+          : type === 'chatModelConnection' || type === 'chatModelSetup'
+            ? "Add it by `addResource`, or under `models` of the node's configuration."
+            : 'Add it by `addResource`.'
+    return new ConvokeError('not_found', `The agent has no resource ${excerpt(name)} of the type ${type}. ${hint}`)
   }
 }
