@@ -59,7 +59,7 @@ export async function loadConfig(file: string, environment: Environment = proces
   checkServer(source, config)
   checkPeers(source, { peers, ...config }, fromEnvironment)
   checkModels(source, config, fromEnvironment)
-  await checkAgent(source, { peers, ...config }, baseDir)
+  await checkAgent(source, { peers, ...config }, { baseDir, fromEnvironment })
   checkPolicy(source, config)
   checkPins(source, { peers, ...config })
   checkNames(source, { peers, ...config })
@@ -583,23 +583,42 @@ function checkModels(source: Source, { models = {} }: ConfigFile, fromEnvironmen
   }
 }
 
-async function checkAgent(source: Source, config: ConfigFile, baseDir: string): Promise<void> {
+interface AgentSurroundings {
+  readonly baseDir: string
+  readonly fromEnvironment: ReadonlyMap<string, string>
+}
+
+async function checkAgent(
+  source: Source,
+  config: ConfigFile,
+  { baseDir, fromEnvironment }: AgentSurroundings,
+): Promise<void> {
   const { agent, models = {}, peers = {} } = config
   const { react, module } = agent
   if (react === undefined) return
   const path = ['agent', 'react']
   const at = (...keys: string[]): Path => [...path, ...keys]
+  // What comes from the environment is named, and not shown.
+  const got = (where: Path, value: string): string =>
+    `got ${fromEnvironment.get(toPointer(where)) ?? clip(JSON.stringify(value), 80)}`
   if (module !== undefined) {
     source.add(['agent', 'module'], 'agent.module and agent.react both answer messages; keep one of them.', 'key')
   }
   const { model, prompt, outputSchema, tools = [], agents = [] } = react
   if (!Object.hasOwn(models, model)) {
-    source.add(at('model'), `agent.react.model names no model; ${knownOr('models', Object.keys(models), model)}`)
+    const written = got(at('model'), model)
+    source.add(
+      at('model'),
+      `agent.react.model names no model, ${written}; ${knownOr('models', Object.keys(models), model)}`,
+    )
   }
   for (const [index, id] of agents.entries()) {
     if (Object.hasOwn(peers, id)) continue
     const where = at('agents', String(index))
-    source.add(where, `${showPath(where)} names no peer; ${knownOr('peers', Object.keys(peers), id)}`)
+    source.add(
+      where,
+      `${showPath(where)} names no peer, ${got(where, id)}; ${knownOr('peers', Object.keys(peers), id)}`,
+    )
   }
   if (agents.length > 0 && config.features?.delegate === false) {
     source.add(at('agents'), 'agent.react.agents needs peers, and features.delegate is false.')

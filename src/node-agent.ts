@@ -156,14 +156,23 @@ export interface OpenAgentOptions {
   readonly store: AgentStore
   readonly log: Log
   readonly baseDir: string
+  /** In place of `agent.settings`. */
+  readonly config?: AgentConfiguration
+  /** In place of that of the options. Whoever opened it closes it. */
+  readonly eventLog?: EventLog
+  /** Default: the runner's. */
+  readonly scope?: string
+  /** Default: `fail`, as a node knows which task each input is of. */
+  readonly orphans?: 'run' | 'fail'
 }
 
 /**
  * Adds the agent's tools and MCP servers to the tool space, and the peers that it may ask. The models and all peers are there as
  * resources, unless the agent has its own of that name. Throws `config` and `resource_failed`.
  */
-export async function openAgent({ agent, options, space, store, log, baseDir }: OpenAgentOptions): Promise<OpenAgent> {
-  const config = await readSettings(options.agent.settings, baseDir)
+export async function openAgent(given: OpenAgentOptions): Promise<OpenAgent> {
+  const { agent, options, space, store, log, baseDir, scope, orphans = 'fail' } = given
+  const config = given.config ?? (await readSettings(options.agent.settings, baseDir))
   const around = new Agent()
   const connections: OpenAiConnection[] = []
   for (const [name, model] of Object.entries(options.models ?? {})) {
@@ -182,22 +191,24 @@ export async function openAgent({ agent, options, space, store, log, baseDir }: 
       ? undefined
       : { type, name, owns: () => false, provide: () => Promise.resolve(remoteAgent(name)) }
   const plan = AgentPlan.fromAgent(agent, { resources: around.resources, baseDir })
-  const eventLog = await openLog(options.agent.eventLog, baseDir, log)
+  const ownLog = given.eventLog === undefined ? await openLog(options.agent.eventLog, baseDir, log) : undefined
+  const eventLog = given.eventLog ?? ownLog
   const runner = new AgentRunner({
     plan,
     store,
     tools: space.tools,
     findResource,
     config,
+    ...(scope === undefined ? {} : { scope }),
     ...(eventLog === undefined ? {} : { eventLog }),
     log,
     baseDir,
-    orphans: 'fail',
+    orphans,
   })
   const close = async (): Promise<void> => {
     await runner.close()
     await Promise.all(connections.map((connection) => connection.close()))
-    await eventLog?.close()
+    await ownLog?.close()
   }
   try {
     for (const name of plan.resources.get('tool')?.keys() ?? []) {

@@ -262,6 +262,7 @@ class RunningNode implements Node {
       // Behind credentials anybody may read the card, before it is known who it is.
       reader: authenticator.required ? undefined : anonymous,
       input,
+      describe: (hasTools) => describeNode({ hasTools, answers: open !== undefined || onMessage !== undefined }),
       baseUrl,
       behindProxy: (server.trustProxy ?? []).length > 0,
     })
@@ -499,13 +500,22 @@ async function readTemplate({ agent }: NodeOptions, answering: Answering, baseDi
     })
   }
   if (!isObject(template)) throw new ConvokeError('config', 'The card template must be a JSON object.')
+  const { description, ...rest } = template as JsonObject
   return {
-    ...(template as JsonObject),
+    ...rest,
+    // That of our own is of any node; whoever wrote another one knows theirs.
+    ...(agent.card === undefined || description === undefined ? {} : { description }),
     name: agent.name ?? agent.id,
     ...(agent.description === undefined ? {} : { description: agent.description }),
     ...(agent.version === undefined ? {} : { version: agent.version }),
     ...(answering.agent === undefined ? {} : { skills: withConversation(template['skills'], agent) }),
   }
+}
+
+function describeNode({ hasTools, answers }: { readonly hasTools: boolean; readonly answers: boolean }): string {
+  if (!answers) return 'An A2A node that publishes typed tools and runs exactly the one that a caller names.'
+  const tools = hasTools ? ', and publishes typed tools, of which it runs exactly the one that a caller names' : ''
+  return `An A2A agent that answers messages${tools}.`
 }
 
 /** The skills of a template and an ordinary one for the conversation, unless it has one already. */

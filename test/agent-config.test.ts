@@ -167,17 +167,17 @@ agent:
     [
       'a model that there is not',
       `${models}agent: { id: a, react: { model: locl } }`,
-      'agent.react.model names no model; did you mean local?',
+      'agent.react.model names no model, got "locl"; did you mean local?',
     ],
     [
       'no models',
       'agent: { id: a, react: { model: local } }',
-      'agent.react.model names no model; there are no models in the file.',
+      'agent.react.model names no model, got "local"; there are no models in the file.',
     ],
     [
       'a peer that there is not',
       withReact('agents: [bob]'),
-      'agent.react.agents[0] names no peer; there are no peers in the file.',
+      'agent.react.agents[0] names no peer, got "bob"; there are no peers in the file.',
     ],
     [
       'a prompt that cannot be read',
@@ -224,6 +224,13 @@ agent:
     expect(problems).toEqual([expect.stringMatching(/^convoke\.yaml:\d+:\d+: /)])
     expect(problems[0]).toContain(expected)
     expect(problems[0]).not.toContain('hunter2')
+  })
+
+  test('a name that comes from the environment is told by its variable', async () => {
+    const text = `${models}agent: { id: a, react: { model: "\${env:MODEL}" } }`
+    const [problem = ''] = await problemsOf(text, { MODEL: 'elsewhere-7' })
+    expect(problem).toContain('agent.react.model names no model, got ${env:MODEL}; there are local.')
+    expect(problem).not.toContain('elsewhere')
   })
 
   test('may have a prompt as text, or as a file beside the configuration', async () => {

@@ -460,13 +460,13 @@ test('a run that takes longer than its lease keeps its key', async () => {
     seen.push(value(event))
     if (value(event) === 'long') await go.opened
   })
-  const one = startRunner(agent, { store, leaseMs: 60 })
-  const other = startRunner(agent, { store: inner, leaseMs: 60 })
+  const one = startRunner(agent, { store, leaseMs: 900 })
+  const other = startRunner(agent, { store: inner, leaseMs: 900 })
   const long = one.run('a', 'long')
   await until(() => seen.length === 1)
   const behind = other.run('a', 'behind')
   // Three for each lease.
-  await until(() => renewed > 12)
+  await until(() => renewed > 5)
   expect(seen).toEqual(['long'])
   go.open()
   await Promise.all([long, behind])
@@ -501,14 +501,16 @@ test('tools are called for the one who asked for the run, who answers their ques
     name: 'book',
     description: 'Books.',
     input: { type: 'object' },
-    run: async (_params, { ask, caller }) => `${caller.id} on ${String(await ask({ message: 'Which day?' }))}`,
+    run: async (_params, { ask, caller }) => ({ by: caller.id, day: await ask({ message: 'Which day?' }) }),
   })
   const agent = agentOf(async (_event, context) =>
     context.sendEvent(new OutputEvent((await context.tools.call('book')) as Json)),
   ).addResource('book', book)
   const caller = { id: 'ann', scopes: ['*'] }
   const ask = (): Promise<Json> => Promise.resolve('Monday')
-  expect(await startRunner(agent).run('a', 1, { caller, ask })).toEqual({ outputs: ['ann on Monday'] })
+  expect(await startRunner(agent).run('a', 1, { caller, ask })).toEqual({
+    outputs: [{ by: 'ann', day: 'Monday' }],
+  })
 })
 
 test('a tool that an action calls stops with the run', async () => {

@@ -161,6 +161,53 @@ describe('convoke send', () => {
     )
   })
 
+  test('--stream as text is one block for each text, with progress, and with what begins anew', async () => {
+    const { url } = await startNode({
+      async *onMessage() {
+        yield 'Let me '
+        yield 'see.\nWell'
+        yield { type: 'progress', progress: 1, total: 1, message: 'word_count' }
+        yield { type: 'status', text: 'Counted.' }
+        yield { type: 'text', text: 'It is', append: false }
+        yield ' two.\n'
+        yield '\nBye.\n'
+      },
+    })
+    const [text, verbose] = await Promise.all([
+      run(url, 'send', 'hi', '--stream'),
+      run(url, 'send', 'hi', '--stream', '--verbose'),
+    ])
+    expect(text.stdout.replace(/^(Task ID|Context ID|Continue): .*\n/gm, '$1\n')).toBe(`Task ID
+Context ID
+State: TASK_STATE_SUBMITTED
+Task ID
+Context ID
+State: TASK_STATE_WORKING
+Artifact: answer
+Text:
+  Let me see.
+  Well
+
+Progress: 1/1 word_count
+Status message:
+  Counted.
+
+Begins anew: answer; what came of it so far does not count
+Artifact: answer
+Text:
+  It is two.
+  
+  Bye.
+
+Task ID
+Context ID
+State: TASK_STATE_COMPLETED
+Continue
+`)
+    expect(verbose.stdout).toContain('Progress: 1/1 word_count\n')
+    expect(verbose.stdout).toContain('Begins anew: answer; ')
+  })
+
   test('attaches metadata to message and request, and repeats an id that it is given', async () => {
     let got: Message | undefined
     const { url } = await startNode({

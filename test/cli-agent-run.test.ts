@@ -9,15 +9,17 @@ import { runInLanes } from '../dist/cli/agent/lanes.js'
 import { RunReport } from '../dist/cli/agent/run-report.js'
 import { readLines } from '../dist/cli/lines.js'
 import { convoke, linesOf, main, type Run } from './support/command.ts'
-import { cleanup, deferred, temporaryFolder, until, within } from './support/lifetime.ts'
+import { cleanup, deferred, startNode, temporaryFolder, until, within } from './support/lifetime.ts'
+import { stdioServer } from './support/mcp-servers.ts'
+import { startModelServer } from './support/model-server.ts'
 
 const entry = new URL('../dist/index.js', import.meta.url).href
 
 /**
  * Counts the items of each key in its memory and says that with the value. `slow` is how long an item takes, in
- * milliseconds; a value `bad` fails unless there is a file `mended`; `wait` waits for a file `go`.
+ * milliseconds; a value `bad` fails unless there is a file `mended`; `wait` writes a file `waits` and waits for a file `go`.
  */
-const agentModule = `import { existsSync } from 'node:fs'
+const agentModule = `import { existsSync, writeFileSync } from 'node:fs'
 import { setTimeout as wait } from 'node:timers/promises'
 import { Agent, InputEvent, OutputEvent } from ${JSON.stringify(entry)}
 console.log('a module that talks')
@@ -36,6 +38,7 @@ export class Counter extends Agent {
         const slow = context.config.get('slow')
         if (typeof slow === 'number') await wait(slow, undefined, { signal: context.signal })
         if (value === 'bad' && !existsSync(new URL('./mended', import.meta.url))) throw new Error('It is a bad one.')
+        if (value === 'wait') writeFileSync(new URL('./waits', import.meta.url), '')
         while (value === 'wait' && !existsSync(new URL('./go', import.meta.url)))
           await wait(5, undefined, { signal: context.signal })
         const n = (context.shortTermMemory.get('n') ?? 0) + 1
@@ -74,7 +77,7 @@ async function folderWith(items: readonly unknown[], module = agentModule): Prom
 }
 
 const command = ['agent', 'run', 'agent.mjs', '--input', 'items.jsonl']
-const toFile = [...command, '--output', 'out.jsonl']
+const toFile = [...command, '--out', 'out.jsonl']
 
 function start(cwd: string, args: readonly string[]): ChildProcessWithoutNullStreams {
   const env = { PATH: process.env['PATH'], HOME: '/nonexistent' }
@@ -189,13 +192,13 @@ describe('a run', () => {
     expect(linesOf<Output>(stdout).map(({ value }) => value.n)).toEqual([1, 2])
     const told = stderr.split('\n').filter((line) => line.startsWith('items.jsonl:'))
     expect(told).toEqual([
-      expect.stringMatching(/^items\.jsonl:2: The line is no JSON: /),
+      expect.stringMatching(/^items\.jsonl:2: The line is no JSON: Expected .* after property value[^.]*\.$/),
       'items.jsonl:3: The line must be {"key": …, "value": …}, got 5.',
       'items.jsonl:4: The line has no "key".',
       'items.jsonl:5: The line has a "key" that is no text or number, but an array of 0.',
       'items.jsonl:6: The line has no "value".',
       'items.jsonl:7: The line has no "key" and no "value"; if one of its members is the key, name it: --key FIELD.',
-      expect.stringMatching(/^items\.jsonl:8: The line is no JSON: /),
+      'items.jsonl:8: The line is no JSON: The JSON nests deeper than 200 levels.',
       'items.jsonl:9: The line is not UTF-8.',
     ])
     expect(stderr).toContain('2 done, 8 failed')
@@ -224,7 +227,7 @@ describe('a run', () => {
     const items = [...someItems(300, 1), ...someItems(40, 40), { key: 'last', value: 'most' }]
     const cwd = await folderWith(items)
     await writeFile(join(cwd, 'config.yaml'), 'slow: 2\n')
-    const { code, stdout } = await convoke([...command, '--concurrency', '4', '--config', 'config.yaml'], { cwd })
+    const { code, stdout } = await convoke([...command, '--concurrency', '4', '--settings', 'config.yaml'], { cwd })
     expect(code).toBe(0)
     const outputs = linesOf<{ key: string; value: { most?: number } }>(stdout)
     expect(outputs).toHaveLength(items.length)
@@ -251,7 +254,8 @@ describe('a run', () => {
       failed: 2,
       before: 0,
       seconds: expect.any(Number),
-      output: 'out.jsonl',
+      outputs: 1,
+      out: 'out.jsonl',
       state: 'items.jsonl.state.db',
     })
   })
@@ -270,6 +274,27 @@ describe('a run', () => {
       { n: 1, value: 1 },
       { n: 2, value: 2 },
     ])
+  })
+
+  test('an agent that puts nothing out is told of, and is no failure', async () => {
+    const module = `import { Agent, AgentEvent, InputEvent } from ${JSON.stringify(entry)}
+export const agent = new Agent().addAction('score', [InputEvent], (_event, context) => context.sendEvent(new AgentEvent('scord', {})))`
+    const cwd = await folderWith(someItems(3, 3), module)
+    const [text, json] = [await convoke(command, { cwd }), await convoke([...command, '-o', 'json'], { cwd })]
+    expect({ code: text.code, stdout: text.stdout }).toEqual({ code: 0, stdout: '' })
+    expect(text.stderr).toMatch(
+      /^3 done, no output, 0 failed, in [\d.]+ s\.\nNo action put out an OutputEvent; --event-log/m,
+    )
+    expect(linesOf<Told>(json.stderr).at(-1)).toMatchObject({ done: 3, outputs: 0 })
+  })
+
+  test('where no line is an item, nothing is kept, and nothing is said to be', async () => {
+    const cwd = await folderWith(someItems(2, 2))
+    const { code, stderr } = await convoke([...command, '--key', 'product'], { cwd })
+    expect(code).toBe(1)
+    expect(stderr).toContain('0 done, 2 failed')
+    expect(stderr).not.toContain('kept')
+    expect(await isThere(join(cwd, 'items.jsonl.state.db'))).toBe(false)
   })
 
   test('what happens goes into the event log, where trace finds it', async () => {
@@ -298,7 +323,7 @@ describe('going on', () => {
     const items = someItems(3000, 23)
     const cwd = await folderWith(items)
     await writeFile(join(cwd, 'config.yaml'), 'slow: 1\n')
-    const args = [...toFile, '--concurrency', '8', '--config', 'config.yaml']
+    const args = [...toFile, '--concurrency', '8', '--settings', 'config.yaml']
     const out = join(cwd, 'out.jsonl')
     let kills = 0
     for (let size = 0; kills < 4; kills++) {
@@ -378,7 +403,7 @@ describe('going on', () => {
     child.kill('SIGINT')
     expect(await within(exited, 'the run to end')).toEqual([130, null])
     expect(stderr).toMatch(
-      /50 done, 0 failed.*\nWhat is done is kept in items\.jsonl\.state\.db\. To go on: convoke agent run agent\.mjs --input items\.jsonl --output out\.jsonl\n$/,
+      /50 done, 0 failed.*\nWhat is done is kept in items\.jsonl\.state\.db\. To go on: convoke agent run agent\.mjs --input items\.jsonl --out out\.jsonl\n$/,
     )
     await writeFile(join(cwd, 'go'), '')
     expect((await convoke(toFile, { cwd })).code).toBe(0)
@@ -400,6 +425,35 @@ describe('going on', () => {
       { n: 2, value: 'bad' },
     ])
     expect(await isThere(join(cwd, 'items.jsonl.state.db'))).toBe(false)
+  })
+
+  test('an item that was under way when it was stopped is done now, also behind one of its key that failed', async () => {
+    const cwd = await folderWith([
+      { key: 'a', value: 'bad' },
+      { key: 'a', value: 'wait' },
+    ])
+    const child = start(cwd, toFile)
+    const exited = once(child, 'close')
+    await until(() => isThere(join(cwd, 'waits')), 'the second item to begin')
+    child.kill('SIGINT')
+    expect(await within(exited, 'the run to end')).toEqual([130, null])
+    await Promise.all(['go', 'mended'].map((file) => writeFile(join(cwd, file), '')))
+    const { code, stderr } = await convoke(toFile, { cwd })
+    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringMatching(/^2 done, 0 failed, in /) })
+    expect((await outputsIn(cwd)).map(({ value }) => value)).toEqual([
+      { n: 1, value: 'wait' },
+      { n: 2, value: 'bad' },
+    ])
+  })
+
+  test('once all is done the same command begins anew, and says so of the file that is there', async () => {
+    const cwd = await folderWith([{ key: 'a', value: 1 }])
+    expect((await convoke(toFile, { cwd })).code).toBe(0)
+    const { code, stderr } = await convoke(toFile, { cwd })
+    expect(code).toBe(2)
+    expect(stderr).toContain('out.jsonl is there already, and this run begins anew')
+    expect(stderr).toContain('--state FILE')
+    expect(await outputsIn(cwd)).toHaveLength(1)
   })
 
   test('--fail fast stops at the first failure, and goes on with it', async () => {
@@ -508,12 +562,118 @@ export const agent = new Agent().addAction('pay', [InputEvent], async (event, co
     const items = someItems(2000, 50)
     const cwd = await folderWith(items)
     await writeFile(join(cwd, 'config.yaml'), 'slow: 1\n')
-    const args = [...command, '--config', 'config.yaml']
+    const args = [...command, '--settings', 'config.yaml']
     const { code } = await convoke(args, { cwd, leaveAt: '"n":1' })
     expect(code).toBe(130)
-    const again = await convoke([...args, '--output', 'out.jsonl'], { cwd })
+    const again = await convoke([...args, '--out', 'out.jsonl'], { cwd })
     expect(again).toMatchObject({ code: 0, stderr: expect.stringContaining('done before') })
     expectAll(await outputsIn(cwd), items)
+  })
+})
+
+describe('--config', () => {
+  /** Asks the model, a tool, an MCP server and a peer of its node, and says what they said. */
+  const everything = `import { Agent, InputEvent, OutputEvent } from ${JSON.stringify(entry)}
+export const agent = new Agent().addAction('ask', [InputEvent], async (event, context) => {
+  const model = await context.getResource('local', 'chatModelConnection')
+  const bob = await context.getResource('bob', 'remoteAgent')
+  let text = ''
+  const request = { messages: [{ role: 'user', content: event.value }], tools: [], parameters: {} }
+  for await (const each of model.chat(request, { signal: context.signal })) if (each.type === 'text') text += each.text
+  context.sendEvent(new OutputEvent({
+    model: text,
+    tool: await context.tools.call('word_count', { text: event.value }),
+    server: await context.tools.call('files.echo', { value: 7 }),
+    peer: (await bob.ask('hello')).answer,
+    mood: context.config.get('mood') ?? null,
+  }))
+})`
+
+  async function nodeFolder(): Promise<string> {
+    const model = await startModelServer(() => 'Fine.')
+    const bob = await startNode({ onMessage: () => 'I am Bob.' })
+    const server = await stdioServer()
+    const cwd = await folderWith([{ key: 'a', value: 'one two' }], everything)
+    await writeFile(
+      join(cwd, 'tools.mjs'),
+      `import { defineTool } from ${JSON.stringify(entry)}
+export const count = defineTool({
+  name: 'word_count',
+  description: 'Counts words.',
+  input: { type: 'object', properties: { text: { type: 'string' } } },
+  run: ({ text }) => text.split(' ').length,
+})`,
+    )
+    const config = {
+      agent: { id: 'me', module: './agent.mjs', settings: { mood: 'good' } },
+      models: { local: { baseUrl: model.url, model: 'tiny' } },
+      tools: [{ module: './tools.mjs' }],
+      mcpServers: { files: server.options },
+      peers: { bob: { url: bob.url, allowPrivate: true } },
+      // Taken: who listens there fails.
+      server: { port: Number(new URL(model.url).port) },
+    }
+    await writeFile(join(cwd, 'convoke.yaml'), JSON.stringify(config))
+    return cwd
+  }
+
+  test('gives the agent what its node gives it, and nothing listens', async () => {
+    const cwd = await nodeFolder()
+    const run = await convoke([...command, '--config', 'convoke.yaml'], { cwd })
+    expect(run).toMatchObject({ code: 0, stderr: expect.stringMatching(/^1 done, 0 failed/) })
+    const { value } = JSON.parse(run.stdout) as { value: object }
+    expect(value).toMatchObject({ model: 'Fine.', tool: 2, peer: 'I am Bob.', mood: 'good' })
+    expect(JSON.stringify(value)).toContain('7')
+    // Nor is the store of the node opened.
+    expect(await isThere(join(cwd, 'data/convoke.db'))).toBe(false)
+    const onNode = await convoke(['chat', '--message', 'one two'], { cwd })
+    expect(JSON.parse(onNode.stdout)).toEqual(value)
+  })
+
+  test('settings of its own win over those of the configuration; without it nothing of a convoke.yaml is read', async () => {
+    const cwd = await nodeFolder()
+    await writeFile(join(cwd, 'other.yaml'), 'mood: bad\n')
+    const own = await convoke([...command, '--config', 'convoke.yaml', '--settings', 'other.yaml'], { cwd })
+    expect(JSON.parse(own.stdout)).toMatchObject({ value: { mood: 'bad' } })
+    const alone = await convoke(command, { cwd })
+    expect(alone.code).toBe(1)
+    expect(alone.stderr).toContain('no resource "local"')
+  })
+
+  test('a server that cannot be started is told, and the items that do without are run', async () => {
+    const cwd = await folderWith([{ key: 'a', value: 1 }])
+    const config = { agent: { id: 'me' }, mcpServers: { files: { command: 'no-such-program' } } }
+    await writeFile(join(cwd, 'convoke.yaml'), JSON.stringify(config))
+    const { code, stderr } = await convoke([...command, '--config', 'convoke.yaml'], { cwd })
+    expect(code).toBe(0)
+    expect(stderr).toContain('warning: files gives no tools: ')
+  })
+
+  test('is the configuration of a node: anything else is refused, with where it belongs', async () => {
+    const cwd = await folderWith([{ key: 'a', value: 1 }])
+    await writeFile(join(cwd, 'slow.yaml'), 'slow: 1\n')
+    const tools = `import { Agent, defineTool } from ${JSON.stringify(entry)}
+export const t = defineTool({ name: 't', description: 'T.', input: { type: 'object' }, run: () => 1 })
+`
+    await writeFile(join(cwd, 'tools.mjs'), tools)
+    const agent = `export const agent = new Agent().addAction('a', 'input', () => {}).addResource('t', t)\n`
+    await writeFile(join(cwd, 'twice.mjs'), tools + agent)
+    await writeFile(
+      join(cwd, 'convoke.yaml'),
+      JSON.stringify({ agent: { id: 'me' }, tools: [{ module: './tools.mjs' }] }),
+    )
+    const [other, twice, none] = await Promise.all([
+      convoke([...command, '--config', 'slow.yaml'], { cwd }),
+      convoke(
+        ['agent', 'run', 'twice.mjs', '--input', 'items.jsonl', '--config', 'convoke.yaml', '--state', 'twice.db'],
+        { cwd },
+      ),
+      convoke([...command, '--config', 'none.yaml'], { cwd }),
+    ])
+    for (const { code } of [other, twice, none]) expect(code).toBe(2)
+    expect(other.stderr).toContain('--settings FILE is for context.config.')
+    expect(twice.stderr).toContain('The agent brings a tool "t", and there is one already.')
+    expect(none.stderr).toContain('none.yaml')
   })
 })
 
@@ -547,25 +707,25 @@ export const agentless = 5`
     ['no input', ['agent.mjs'], "required option '--input <file>'"],
     ['an input that is not there', ['agent.mjs', '--input', 'none.jsonl'], 'There is no file none.jsonl.'],
     ['a folder as input', ['agent.mjs', '--input', '.'], 'There is no file ..'],
-    ['output over input', ['agent.mjs', '--input', 'items.jsonl', '--output', './items.jsonl'], 'are the same file'],
+    ['output over input', ['agent.mjs', '--input', 'items.jsonl', '--out', './items.jsonl'], 'are the same file'],
     [
       'output into a folder that is not there',
-      ['agent.mjs', '--input', 'items.jsonl', '--output', 'no/out.jsonl'],
+      ['agent.mjs', '--input', 'items.jsonl', '--out', 'no/out.jsonl'],
       'cannot be opened',
     ],
-    ['output to a device', ['agent.mjs', '--input', 'items.jsonl', '--output', '/dev/null'], '/dev/null is no file.'],
-    [
-      'output over something else',
-      ['agent.mjs', '--input', 'items.jsonl', '--output', 'agent.mjs'],
-      'is there already',
-    ],
+    ['output to a device', ['agent.mjs', '--input', 'items.jsonl', '--out', '/dev/null'], '/dev/null is no file.'],
+    ['output over something else', ['agent.mjs', '--input', 'items.jsonl', '--out', 'agent.mjs'], 'is there already'],
     ['a concurrency of 0', ['agent.mjs', '--input', 'items.jsonl', '--concurrency', '0'], 'from 1 to 10000'],
     [
       'an unknown way to fail',
       ['agent.mjs', '--input', 'items.jsonl', '--fail', 'slow'],
       'Allowed choices are fast, continue',
     ],
-    ['a configuration that is none', ['agent.mjs', '--input', 'items.jsonl', '--config', 'bad.yaml'], 'bad.yaml:1:5: '],
+    [
+      'a configuration that is none',
+      ['agent.mjs', '--input', 'items.jsonl', '--settings', 'bad.yaml'],
+      'bad.yaml:1:5: ',
+    ],
   ])('%s: exit code 2, and nothing is run', async (_what, args, words) => {
     const cwd = await folderWith([{ key: 'a', value: 1 }])
     await writeFile(join(cwd, 'others.mjs'), others)
@@ -696,7 +856,7 @@ describe('the parts', () => {
     const screen = { columns: 50, write: (more: string) => (text += more) } as unknown as WriteStream
     const report = new RunReport({ input: 'items.jsonl', isJson: false, hasBar: true, size: 1000 }, screen)
     cleanup(() => report.close())
-    report.done({ size: 250 })
+    report.done({ size: 250 }, 1)
     report.failure({ line: 2, key: 'a', code: 'action_failed', message: 'It\u001b[2J broke.' }, 250)
     // The bar is drawn in its own time.
     await until(() => text !== '', 'the bar')

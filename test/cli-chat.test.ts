@@ -67,7 +67,7 @@ interface Line {
 }
 
 describe('with an agent of ours', () => {
-  test('an answer is shown as it comes, and nothing else is on stdout', async () => {
+  test('an answer is written when it is complete, and with -o json as it comes', async () => {
     const seen = deferred()
     const { url } = await startNode({
       async *onMessage() {
@@ -77,13 +77,15 @@ describe('with an agent of ours', () => {
         yield 'then.'
       },
     })
-    const child = startChat(url, '--message', 'hello')
-    const exited = once(child, 'exit')
-    await until(() => child.told() === 'First, ', 'the first piece, before there is a second')
+    const [json, text] = [startChat(url, '--message', 'hello', '-o', 'json'), startChat(url, '--context', 'c')]
+    text.stdin.end('hello\n')
+    const exited = [json, text].map((child) => once(child, 'close'))
+    await until(() => json.told().includes('First, '), 'the first piece, before there is a second')
+    expect(text.told()).toBe('')
     seen.resolve()
-    expect(await within(exited, 'the chat to end')).toEqual([0, null])
-    expect(child.told()).toBe('First, then.\n')
-    expect(child.said()).toBe('')
+    for (const each of exited) expect(await within(each, 'the chat to end')).toEqual([0, null])
+    expect(text.told()).toBe('First, then.\n')
+    expect(json.said() + text.said()).toBe('')
   })
 
   test('each line of stdin is a message of one conversation, as it stands', async () => {
@@ -205,20 +207,94 @@ describe('with an agent of ours', () => {
     const { stdout, stderr } = await convoke(['chat', url, '--message', 'x'])
     expect(stdout).toBe('red [31m2J\nover\nlong\n{"a":[1]}\nhttps://example.com/a.pdf\n')
     expect(stderr).toMatch(
-      /^convoke: \[file b\]0;x\.bin \(image\/png\), 10 bytes; convoke task download -a \S+ \S+ saves it\]\n$/,
+      /^convoke: \[file b\]0;x\.bin \(image\/png\), 10 bytes; convoke task download -a \S+ \S+ saves it\]\n/,
     )
   })
 
-  test('an answer that begins anew begins a new line', async () => {
+  test('of an answer that begins anew only what stands in the end is written', async () => {
     const { url } = await startNode({
       async *onMessage() {
         yield 'Let me see'
+        yield { type: 'text', text: 'Aside.', artifact: 'aside' }
         yield { type: 'text', text: 'It is 5.', append: false }
       },
     })
-    const { stdout, stderr } = await convoke(['chat', url, '--message', 'x'])
-    expect(stdout).toBe('Let me see\nIt is 5.\n')
+    const run = await convoke(['chat', url], { stdin: 'x' })
+    expect(run).toEqual({ code: 0, stdout: 'Aside.\nIt is 5.\n', stderr: '' })
+  })
+
+  test('an answer that is too long to be held is written as it comes, and then told to begin anew', async () => {
+    const long = 'x'.repeat(3_000_000)
+    const { url } = await startNode({
+      async *onMessage() {
+        for (let n = 0; n < 3; n++) yield long
+        yield { type: 'text', text: 'Short.', append: false }
+      },
+    })
+    const { code, stdout, stderr } = await convoke(['chat', url], { stdin: 'x' })
+    expect({ code, length: stdout.length, end: stdout.slice(-8) }).toEqual({
+      code: 0,
+      length: 9_000_008,
+      end: '\nShort.\n',
+    })
     expect(stderr).toBe('convoke: The answer begins anew; what came so far does not count.\n')
+  })
+
+  test('what had come of an answer that fails is on stderr', async () => {
+    const { url } = await startNode({
+      async *onMessage() {
+        yield 'half '
+        yield { type: 'data', data: { n: 1 } }
+        return { state: 'failed', text: 'The model was cut off.' }
+      },
+    })
+    const run = await convoke(['chat', url, '--message', 'x'])
+    expect(run).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'convoke: This had come of the answer: half \n{"n":1}\nThe task failed: The model was cut off.\n',
+    })
+  })
+
+  test('an end without an answer is told', async () => {
+    const { url } = await startNode({
+      async *onMessage(message) {
+        if (wordsOf(message) === 'blank') yield ' \n'
+        if (wordsOf(message) === 'data') yield { type: 'data', data: 0 }
+      },
+    })
+    const { code, stdout, stderr } = await convoke(['chat', url], { stdin: 'nothing\nblank\ndata\n' })
+    expect({ code, stdout }).toEqual({ code: 0, stdout: ' \n0\n' })
+    expect(stderr).toBe('convoke: The agent ended without an answer.\n'.repeat(2))
+  })
+
+  test('--message tells how to go on with the conversation, unless that is known', async () => {
+    const { onMessage, contexts } = counter()
+    const { url } = await startNode({ onMessage })
+    const first = await convoke(['chat', url, '--message', 'one'])
+    expect(first).toEqual({
+      code: 0,
+      stdout: '1: one\n',
+      stderr: `convoke: Go on with this conversation: convoke chat ${url} --context ${contexts[0]}\n`,
+    })
+    const second = await convoke(['chat', url, '--message', 'two', '--context', contexts[0] ?? ''])
+    expect(second).toEqual({ code: 0, stdout: '2: two\n', stderr: '' })
+  })
+
+  test('what there is to choose from is told without a terminal, too', async () => {
+    const { url } = await startNode({
+      async *onMessage(_message, context) {
+        yield JSON.stringify(await context.ask({ message: 'Which?', schema: { enum: ['red', 'blue'] } }))
+      },
+    })
+    const [piped, alone, sent] = await Promise.all([
+      convoke(['chat', url], { stdin: 'x\nred\n' }),
+      convoke(['chat', url, '--message', 'x']),
+      convoke(['send', 'x', '-a', url]),
+    ])
+    expect(piped).toEqual({ code: 0, stdout: 'Which?\n"red"\n', stderr: 'convoke: ("red" | "blue")\n' })
+    expect(alone.stderr).toContain('convoke: ("red" | "blue")\n')
+    expect(sent.stdout).toContain('\nAnswer: "red" | "blue"\nResume: convoke send ')
   })
 
   test('peers of the configuration are known by their ids, with their credentials', async () => {
@@ -230,7 +306,7 @@ describe('with an agent of ours', () => {
       convoke(['chat', url, '--message', 'x']),
       convoke(['chat', 'bib', '--message', 'x'], { cwd }),
     ])
-    expect(inside).toEqual({ code: 0, stdout: 'Inside.\n', stderr: '' })
+    expect(inside).toMatchObject({ code: 0, stdout: 'Inside.\n' })
     expect(outside.code).toBe(4)
     expect(nobody).toMatchObject({ code: 2, stdout: '' })
     expect(nobody.stderr).toContain('Did you mean "bob"?')
@@ -253,15 +329,16 @@ describe('stopping', () => {
   test('Ctrl-C cancels the task under way, waits for the word of the agent, and ends with 130', async () => {
     const { onMessage, stopped, task } = holder()
     const { url } = await startNode({ onMessage })
-    const child = startChat(url)
+    const child = startChat(url, '-o', 'json')
     const exited = once(child, 'close')
     child.stdin.write('think\nnever sent\n')
-    await until(() => child.told() === 'Well, ', 'the answer to begin')
+    await until(() => child.told().includes('Well, '), 'the answer to begin')
     child.kill('SIGINT')
     await within(stopped, 'the handler to hear of it')
     expect(await within(exited, 'the chat to end')).toEqual([130, null])
-    expect(child.told()).toBe('Well, \n')
-    expect(child.said()).toContain('Cancelled: the agent says the task has stopped.')
+    const lines = linesOf<Line>(child.told())
+    expect(lines.filter(({ type }) => type === 'sent')).toHaveLength(1)
+    expect(lines.at(-2)).toMatchObject({ type: 'end', state: 'TASK_STATE_CANCELED' })
     expect((await getTask(url, task())).status.state).toBe('TASK_STATE_CANCELED')
   })
 
@@ -309,13 +386,15 @@ describe('stopping', () => {
 
   test('SIGTERM cancels the task, too', async () => {
     const { onMessage, stopped } = holder()
-    const { url } = await startNode({ onMessage })
-    const child = startChat(url, '--message', 'x')
-    const exited = once(child, 'exit')
-    await until(() => child.told() !== '', 'the answer to begin')
+    const node = await startNode({ onMessage })
+    const child = startChat(node.url, '--message', 'x')
+    const exited = once(child, 'close')
+    await until(() => node.stats.running === 1, 'the answer to begin')
     child.kill('SIGTERM')
     await within(stopped, 'the handler to hear of it')
     expect(await within(exited, 'the chat to end')).toEqual([130, null])
+    expect(child.told()).toBe('')
+    expect(child.said()).toContain('Cancelled: the agent says the task has stopped.')
   })
 
   test('while nothing is under way, Ctrl-C ends a chat that reads a pipe', async () => {
@@ -349,7 +428,7 @@ describe('stopping', () => {
         }
       },
     })
-    const { code } = await convoke(['chat', url, '--message', 'x'], { leaveAt: 'word' })
+    const { code } = await convoke(['chat', url, '--message', 'x', '-o', 'json'], { leaveAt: 'word' })
     await within(stopped.promise, 'the handler to hear of it')
     expect(code).toBe(0)
   })
@@ -574,6 +653,18 @@ export const count = defineTool({
     expect(said).toEqual(expect.arrayContaining(['How many?', 'It is two.', 'And what?']))
   })
 
+  test('of an answer that is ignored nothing is on stdout, and why is on stderr', async () => {
+    const model = await startModelServer(() => 'No number.')
+    const outputSchema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] }
+    const cwd = await folderWith({
+      agent: { id: 'me', react: { model: 'local', outputSchema, onError: 'ignore' } },
+      models: { local: { baseUrl: model.url, model: 'tiny' } },
+    })
+    const { code, stdout, stderr } = await convoke(['chat'], { cwd, stdin: 'How many?\n' })
+    expect({ code, stdout }).toEqual({ code: 0, stdout: '' })
+    expect(stderr).toContain('convoke: The agent ended without an answer: output ignored: schema mismatch\n')
+  })
+
   test('where a node has it open, its URL is named', async () => {
     const cwd = await ownFolder({ server: { port: 4129 }, store: { url: 'sqlite:./data/me.db' } })
     await mkdir(join(cwd, 'data'))
@@ -600,13 +691,13 @@ export const count = defineTool({
 
   test('Ctrl-C stops the answer and the node', async () => {
     const cwd = await ownFolder()
-    const child = startChatIn(cwd)
+    const child = startChatIn(cwd, '-o', 'json')
     const exited = once(child, 'close')
     child.stdin.write('hold\n')
-    await until(() => child.told().endsWith('hold'), 'the answer to begin')
+    await until(() => /"local in \S+: hold"/.test(child.told()), 'the answer to begin')
     child.kill('SIGINT')
     expect(await within(exited, 'the chat to end')).toEqual([130, null])
-    expect(child.told()).toMatch(/^local in \S+: hold\n$/)
+    expect(linesOf<Line>(child.told()).at(-2)).toMatchObject({ type: 'end', state: 'TASK_STATE_CANCELED' })
   })
 })
 

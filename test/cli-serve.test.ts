@@ -182,6 +182,21 @@ describe('convoke serve', () => {
     await reader.cancel().catch(() => undefined)
   })
 
+  test('says that there is an agent, with a message to try, and so does its card', async () => {
+    const config = await write(
+      'agent.yaml',
+      `agent: { id: ann, react: { model: local } }\nmodels: { local: { baseUrl: "http://127.0.0.1:9/v1", model: tiny } }\n`,
+    )
+    const served = start('-c', config, '-p', '0')
+    const told = await served.output(/Try it:\n.*\n/)
+    expect(told).toContain('Agent: the model tiny answers messages (models.local)\n')
+    const [, url = ''] = /npx convoke chat (http:\S+) --message /.exec(told) ?? []
+    const card = (await (await fetch(`${url}/.well-known/agent-card.json`)).json()) as { description: string }
+    expect(card.description).toBe('An A2A agent that answers messages.')
+    served.child.kill('SIGTERM')
+    expect((await served.ended).code).toBe(0)
+  })
+
   test('says that a module was skipped', async () => {
     const config = await write('skips.yaml', `agent: { id: skips }\ntools: [{ module: ./none.js }]\n`)
     const served = start('-c', config, '-p', '0')

@@ -273,6 +273,7 @@ describe('the banner', () => {
       { name: 'agent card', url: 'http://127.0.0.1:4120/.well-known/agent-card.json' },
       { name: 'JSON-RPC', url: 'http://127.0.0.1:4120/' },
     ],
+    agent: undefined,
     tools: [
       tool('count_to', { n: { type: 'integer', minimum: 1 } }),
       tool('it_s', { who: { type: 'string', const: "it's" }, also: { type: 'string' } }),
@@ -305,6 +306,22 @@ Try it:
     expect(formatBanner({ ...banner, isLooking: true }, plain)).toMatch(
       /^Tools: .* \(those of others are still being looked for\)$/m,
     )
+  })
+
+  test('says what answers messages, with a message to try, and how to have something that does', () => {
+    const agent = 'the model qwen3:8b answers messages (models.local)'
+    const { rpcUrl } = banner
+    const text = formatBanner({ ...banner, agent, tools: [], authRequired: false }, plain)
+    expect(text).toContain(`Agent: ${agent}\nIt publishes no tools.\n`)
+    expect(text).toMatch(/Try it:\n {2}npx convoke chat http:\/\/127\.0\.0\.1:4120\/ --message 'What can you do\?'\n$/)
+    expect(formatBanner({ ...banner, agent }, plain)).toMatch(
+      /Try it:\n {2}npx convoke chat .* --bearer "\$TOKEN" .*\n {2}curl /,
+    )
+    expect(text).not.toContain('Nobody answers')
+    const idle = formatBanner({ ...banner, tools: [], rpcUrl }, plain)
+    expect(idle).toContain('Nobody answers messages: set agent.react')
+    expect(idle).not.toContain('Try it')
+    expect(formatBanner(banner, plain)).not.toContain('Nobody answers')
   })
 
   test('says how many modules were skipped', () => {

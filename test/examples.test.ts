@@ -248,7 +248,7 @@ describe('the reviews', () => {
     const folder = await temporaryFolder()
     const [output, state] = [join(folder, 'out.jsonl'), join(folder, 'state.db')]
     const [agent, input] = ['agent.js', 'reviews.jsonl'].map((file) => join(root, 'examples/reviews', file))
-    const command = ['agent', 'run', agent!, '--input', input!, '--output', output, '--state', state]
+    const command = ['agent', 'run', agent!, '--input', input!, '--out', output, '--state', state]
     await promisify(execFile)(process.execPath, [join(root, 'dist/cli/main.js'), ...command], { timeout: 15_000, env })
     const outputs = (await readFile(output, 'utf8'))
       .trim()

@@ -71,13 +71,14 @@ export async function openAgentTools({
 /** The space for one run: calls stop with the run, and are made for the one who asked for it, who answers their questions. */
 export function toolsOfRun(
   space: AgentToolSpace,
-  { signal, caller, ask }: Pick<RunOptions, 'caller' | 'ask'> & { readonly signal: AbortSignal },
+  { caller, ask }: Pick<RunOptions, 'caller' | 'ask'>,
+  signalOf: () => AbortSignal,
 ): AgentToolSpace {
   const withRun = (options: ToolCallOptions = {}): ToolCallOptions => ({
     ...(caller === undefined ? {} : { caller }),
     ...(ask === undefined ? {} : { ask }),
     ...options,
-    signal: options.signal === undefined ? signal : AbortSignal.any([signal, options.signal]),
+    signal: options.signal === undefined ? signalOf() : AbortSignal.any([signalOf(), options.signal]),
   })
   return {
     chain: () => space.chain?.(),

@@ -22,8 +22,6 @@ interface Took {
   usage: ChatUsage | null
 }
 
-const nothing: Took = { deadline: null, rounds: 0, toolCalls: 0, tokens: 0, usage: null }
-
 /** What changes from round to round. */
 export interface ExchangeState extends Took {
   /** Rounds in a row in which only tools were called that do not exist. */
@@ -64,10 +62,17 @@ export class Exchange {
   static begin({ id, payload }: ChatRequestEvent, memory: Memory): Exchange {
     const request = payload as unknown as ChatRequestPayload
     checkRequest(request)
-    const before = request.continues === undefined ? undefined : memory.get(`${pathOf(chats, request.continues)}.took`)
+    const { continues } = request
+    const took =
+      continues === undefined
+        ? undefined
+        : (memory.get(`${pathOf(chats, continues)}.took`) as unknown as Took | undefined)
     const state: ExchangeState = {
-      ...nothing,
-      ...(before as Partial<Took> | undefined),
+      deadline: took?.deadline ?? null,
+      rounds: took?.rounds ?? 0,
+      toolCalls: took?.toolCalls ?? 0,
+      tokens: took?.tokens ?? 0,
+      usage: took?.usage ?? null,
       unknownRounds: 0,
       sameRounds: 0,
       lastRound: '',
@@ -126,11 +131,13 @@ export class Exchange {
     this.#memory.set(`${this.#path}.state`, this.state as unknown as JsonObject)
   }
 
-  /** Nothing is kept of it but what it took. */
+  /** Nothing is kept of it, but of one that may be tried again what it took. */
   end(): void {
+    if (this.request.errorStrategy !== 'retry') return void this.#memory.delete(this.#path)
     const { deadline, rounds: asked, toolCalls, tokens, usage } = this.state
-    const took: Took = { deadline, rounds: asked, toolCalls, tokens, usage }
-    this.#memory.set(this.#path, { took } as unknown as JsonObject)
+    this.#memory.set(this.#path, {
+      took: { deadline, rounds: asked, toolCalls, tokens, usage: usage as unknown as Json },
+    })
   }
 
   /** Each call gets its message, as providers refuse a call without one. */

@@ -88,7 +88,7 @@ export interface ChatRequestPayload {
   variables?: Record<string, Json | Frozen<Json>>
   /** Over those of the setup. */
   limits?: ModelLimits
-  /** The id of a request that was answered in this run, and that this one goes on with: what it took counts for the limits of this one, too. */
+  /** The id of a request of the strategy `retry` that was answered in this run: what it took counts for the limits of this one, too. */
   continues?: string
   /**
    * What a failure of the model, or a limit that was reached, comes to. `fail`: the run fails with its code. `ignore`: a warning, a RunEvent

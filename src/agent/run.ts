@@ -111,7 +111,7 @@ export class Run {
 
   get tools(): AgentToolSpace {
     const { options } = this.start
-    return (this.#tools ??= options.tools ?? toolsOfRun(this.host.tools, { ...options, signal: this.signal }))
+    return (this.#tools ??= options.tools ?? toolsOfRun(this.host.tools, options, () => this.signal))
   }
 
   send(event: AgentEvent<string, object>, cause: NonNullable<Queued['cause']>): void {
@@ -172,7 +172,7 @@ export class Run {
     const loaded = action.load()
     const work = loaded instanceof Promise ? await this.#loaded(loaded, action.name) : loaded
     const done: unknown = work(event, new ActionContext(this, action, event, ordinal))
-    if (isThenable(done)) await this.#untilStopped(Promise.resolve(done), action.name)
+    if (done instanceof Promise || isThenable(done)) await this.#untilStopped(Promise.resolve(done), action.name)
   }
 
   /** Callers hear which action it is; what its module says, and where it stands, is for the log. */

@@ -1,6 +1,8 @@
 /** What `convoke serve` says when the node is ready: its doors, its tools, and a call to try. */
 import { isObject } from '../base/json.ts'
+import { stripControls } from '../base/text.ts'
 import type { Tool } from '../tools/tool.ts'
+import { quote as shellWord } from './a2a/text.ts'
 import type { Paint } from './paint.ts'
 
 export type BannerTool = Pick<Tool, 'name' | 'input' | 'traits'>
@@ -9,6 +11,8 @@ export interface Banner {
   readonly name: string
   readonly url: string
   readonly doors: readonly { readonly name: string; readonly url: string }[]
+  /** What answers messages, in words; undefined: nobody does. */
+  readonly agent: string | undefined
   /** Those that are published. */
   readonly tools: readonly BannerTool[]
   /** Some of those whose tools are published have not answered yet. */
@@ -31,12 +35,30 @@ export function formatBanner(banner: Banner, paint: Paint): string {
   const lines = [
     paint('bold', `${banner.name} listens on ${banner.url}`),
     ...doors.map((door) => `  ${door.name.padEnd(width)}  ${door.url}`),
+    ...(banner.agent === undefined ? [] : [`Agent: ${stripControls(banner.agent)}`]),
     `${toolsPart(banner)}${skippedPart(banner)}`,
+    ...(isIdle(banner) ? [idleAdvice] : []),
     ...banner.warnings.map((warning) => paint('yellow', `Warning: ${warning}`)),
   ]
   const tool = easiest(tools)
-  if (tool !== undefined) lines.push('Try it:', curlCommand(banner.rpcUrl, tool, banner.authRequired))
+  const tries = [
+    ...(banner.agent === undefined ? [] : [chatCommand(banner)]),
+    ...(tool === undefined ? [] : [curlCommand(banner.rpcUrl, tool, banner.authRequired)]),
+  ]
+  if (tries.length > 0) lines.push('Try it:', ...tries)
   return `${lines.join('\n')}\n`
+}
+
+/** Nobody can do anything with it. */
+function isIdle({ agent, tools, hasForeign, skippedModules }: Banner): boolean {
+  return agent === undefined && tools.length === 0 && !hasForeign && skippedModules === 0
+}
+
+const idleAdvice =
+  'Nobody answers messages: set agent.react (a model of models) or agent.module (your own agent), or give it tools.'
+
+function chatCommand({ rpcUrl, authRequired }: Banner): string {
+  return `  npx convoke chat ${shellWord(rpcUrl)}${authRequired ? ' --bearer "$TOKEN"' : ''} --message 'What can you do?'`
 }
 
 function toolsPart({ tools, isLooking, hasForeign }: Banner): string {

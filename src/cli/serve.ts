@@ -131,6 +131,14 @@ function readyLine(node: Node, isLooking: boolean): string {
   return `${JSON.stringify({ url: node.url, doors: node.doors, tools, looking: isLooking })}\n`
 }
 
+/** What answers messages, as the configuration says it. */
+function agentWords({ agent, models = {} }: NodeOptions): string | undefined {
+  const { react, module } = agent
+  if (module !== undefined) return `${module} answers messages`
+  const model = react === undefined ? undefined : models[react.model]
+  return react && model && `the model ${model.model} answers messages (models.${react.model})`
+}
+
 interface Started {
   readonly options: NodeOptions
   readonly warnings: readonly string[]
@@ -142,6 +150,7 @@ function readyText(node: Node, { options, warnings, isLooking }: Started): strin
     name: options.agent.name ?? options.agent.id,
     url: node.url,
     doors: node.doors,
+    agent: agentWords(options),
     tools: publishedTools(node),
     isLooking,
     hasForeign: (options.publish ?? []).length > 0,

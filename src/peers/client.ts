@@ -39,6 +39,9 @@ import { retry } from './retry.ts'
 import { SharedWork } from '../base/shared-work.ts'
 import { JsonRpcTransport, RestTransport, type Method, type StreamMethod, type Transport } from './transport.ts'
 
+/** What the pauses between all attempts take at most, about. */
+const retriesMs = 3_000
+
 const defaults = {
   requestTimeoutMs: 30_000,
   idleTimeoutMs: 45_000,
@@ -254,8 +257,8 @@ export class PeerClient {
       // A timer of the request is cheaper than a signal, and most answers come with it.
       return await this.sendMessage(message, { ...options, timeoutMs: patienceMs })
     } catch (error) {
-      // A connection that is cut late leaves no time to send the message again; one that is cut at once was tried again.
-      const isLate = performance.now() - startedAt > patienceMs / 2
+      // A connection that is cut late leaves no time for the pauses of further attempts; otherwise they were all made.
+      const isLate = performance.now() - startedAt > patienceMs - retriesMs
       const goesOn = error instanceof PeerError && (error.code === 'timeout' || (isLate && isLost(error)))
       if (!goesOn || options.signal?.aborted === true) throw error
     }

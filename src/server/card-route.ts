@@ -23,6 +23,8 @@ export interface CardOptions {
   /** Who reads the public card; undefined where that could be anybody. */
   readonly reader: Caller | undefined
   readonly input: Omit<CardInput, 'url' | 'tools' | 'public' | 'toolsUrl'>
+  /** What the card says of the agent where its template says nothing. */
+  readonly describe: (hasTools: boolean) => string
   /** The base URL for a request. */
   readonly baseUrl: (req: IncomingMessage) => string
   /** Whether the base URL follows `X-Forwarded-*` headers. */
@@ -72,7 +74,9 @@ export class CardRoute {
 
   /** With its schemas if that is not too large, else with the place where they are listed. */
   #make(url: string, tools: readonly PublishedTool[], flavor: CardFlavor, isPublic: boolean): JsonObject {
-    const input = { ...this.#options.input, url, tools: tools.map(toDescriptor), public: isPublic }
+    const { input: given, describe } = this.#options
+    const template = { description: describe(tools.length > 0), ...given.template }
+    const input = { ...given, template, url, tools: tools.map(toDescriptor), public: isPublic }
     const whole = toAgentCard(input, flavor)
     if (Buffer.byteLength(JSON.stringify(whole)) <= maxCardBytes) return whole
     return toAgentCard({ ...input, toolsUrl: `${url}/tools` }, flavor)

@@ -36,9 +36,10 @@ export async function convoke(args: readonly string[], options: RunOptions = {})
   const { interruptAt } = options
   if (interruptAt !== undefined) {
     let seen = ''
+    let isSent = false
     child.stdout.on('data', (chunk: Buffer) => {
       seen += chunk.toString()
-      if (seen.includes(interruptAt)) child.kill('SIGINT')
+      if (!isSent && seen.includes(interruptAt)) isSent = child.kill('SIGINT')
     })
   }
   const { leaveAt } = options

@@ -3,11 +3,12 @@ import type { StreamResponse } from '../../protocol/a2a.ts'
 import type { PeerEvent } from '../../peers/peer.ts'
 import type { Connection } from './connection.ts'
 import type { Session } from './session.ts'
-import { eventText, idsText, taskText, toolOf } from './text.ts'
+import { StreamText } from './stream-text.ts'
+import { idsText, taskText } from './text.ts'
 import { isAtRest, pollTask } from './wait.ts'
 
 /**
- * Shows every event. The last thing shown names the task, its context and its state: where the stream ends without, the
+ * Shows every event: as text what is new in it. The last thing shown names the task, its context and its state: where the stream ends without, the
  * task is asked for.
  */
 export async function showStream(
@@ -18,18 +19,21 @@ export async function showStream(
   let ids: { taskId: string; contextId: string } | undefined
   let state: string | undefined
   let last: StreamResponse | undefined
-  let isToolCall = false
-  for await (const { event } of events) {
-    // An event of a kind that we do not know is empty.
-    if (Object.keys(event).length === 0) continue
-    last = event
-    isToolCall ||= event.task !== undefined && toolOf(event.task) !== undefined
-    session.show(event, () => eventText(event, { ...session.textOptions, isToolCall }))
-    if (event.task !== undefined) ids = { taskId: event.task.id, contextId: event.task.contextId }
-    else ids = event.statusUpdate ?? event.artifactUpdate ?? ids
-    session.taskId = ids?.taskId
-    state = (event.task?.status ?? event.statusUpdate?.status)?.state ?? state
-    if (state !== undefined && isAtRest(state) && event.artifactUpdate === undefined) break
+  const text = new StreamText(session.textOptions)
+  try {
+    for await (const { event } of events) {
+      // An event of a kind that we do not know is empty.
+      if (Object.keys(event).length === 0) continue
+      last = event
+      session.show(event, () => text.take(event))
+      if (event.task !== undefined) ids = { taskId: event.task.id, contextId: event.task.contextId }
+      else ids = event.statusUpdate ?? event.artifactUpdate ?? ids
+      session.taskId = ids?.taskId
+      state = (event.task?.status ?? event.statusUpdate?.status)?.state ?? state
+      if (state !== undefined && isAtRest(state) && event.artifactUpdate === undefined) break
+    }
+  } finally {
+    if (!session.isJson) process.stdout.write(text.end())
   }
   if (ids === undefined) return
   if (state === undefined || !isAtRest(state)) {

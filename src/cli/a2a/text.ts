@@ -8,6 +8,8 @@ import { isObject, type Json } from '../../base/json.ts'
 import { isInterrupted, isTerminal } from '../../protocol/a2a.ts'
 import type { Artifact, Message, Part, StreamResponse, Task, TaskStatus } from '../../protocol/a2a.ts'
 import { keys } from '../../protocol/extension.ts'
+import { fromQuestionMessage } from '../../protocol/tool-call.ts'
+import { shapeOfAnswer } from '../remote/answer-shape.ts'
 
 export interface TextOptions {
   /** Every part by itself, with ids and metadata; otherwise texts that follow each other are one. */
@@ -41,6 +43,7 @@ export function taskText(task: Task, options: TextOptions, isFollowed = false): 
     ...(task.artifacts ?? []).map((artifact) => artifactText(artifact, options)),
     ...(options.history ? (task.history ?? []).map((message) => messageText(message, options)) : []),
     options.verbose ? metadataText(task.metadata) : '',
+    answerText(task.status),
     nextStepText(
       task.id,
       task.contextId,
@@ -100,9 +103,20 @@ export function eventText(event: StreamResponse, options: TextOptions): string {
   if (event.message !== undefined) return messageText(event.message, options)
   if (event.statusUpdate !== undefined) {
     const { taskId, contextId, status } = event.statusUpdate
-    return statusText(taskId, contextId, status, options) + nextStepText(taskId, contextId, status.state, options, true)
+    return (
+      statusText(taskId, contextId, status, options) +
+      answerText(status) +
+      nextStepText(taskId, contextId, status.state, options, true)
+    )
   }
   return event.artifactUpdate === undefined ? '' : artifactText(event.artifactUpdate.artifact, options)
+}
+
+/** What an answer to what a task asks looks like, where that is known. */
+function answerText({ state, message }: TaskStatus): string {
+  const question =
+    isInterrupted(state) && message !== undefined && message !== null ? fromQuestionMessage(message) : undefined
+  return question === undefined ? '' : field('Answer', shapeOfAnswer(question))
 }
 
 /** The command that goes on with a task. */

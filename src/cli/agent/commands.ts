@@ -7,7 +7,7 @@ export function registerAgent(program: Command): void {
   const agent = program
     .command('agent')
     .description('Run agents over files, and look into what they do.')
-    .addHelpText('after', '\nExample:\n  convoke agent run agent.js --input items.jsonl --output results.jsonl')
+    .addHelpText('after', '\nExample:\n  convoke agent run agent.js --input items.jsonl --out results.jsonl')
   addRun(agent)
   addTrace(agent)
 }
@@ -31,7 +31,7 @@ function addRun(agent: Command): void {
     .description('Run an agent over the items of a file; the same command again goes on where it was stopped.')
     .argument('<agent.js>', 'a module that exports an Agent, or a class that extends it: as default, or as `agent`')
     .requiredOption('--input <file>', 'a line of JSON for each item, {"key": …, "value": …}; - for stdin')
-    .option('--output <file>', 'where outputs go, a line {"key": …, "value": …} each (default: stdout)')
+    .option('--out <file>', 'where outputs go, a line {"key": …, "value": …} each (default: stdout)')
     .option(
       '--state <file>',
       'what is done so far (default: the input with .state.db behind it, gone when all is done)',
@@ -48,13 +48,13 @@ function addRun(agent: Command): void {
         .choices(['fast', 'continue'])
         .default('continue'),
     )
-    .option('--config <file>', "the agent's configuration, YAML or JSON: context.config in its actions")
-    .option('--event-log <file>', 'write down what happens; convoke agent trace shows it')
-    .addOption(
-      new Option('-o, --format <format>', 'of what is told on stderr: text, or lines of JSON')
-        .choices(['text', 'json'])
-        .default('text'),
+    .option(
+      '-c, --config <file>',
+      'a convoke.yaml whose models, tools, MCP servers and peers the agent has, as on its node',
     )
+    .option('--settings <file>', 'context.config of the actions, YAML or JSON (default: agent.settings of --config)')
+    .option('--event-log <file>', 'write down what happens; convoke agent trace shows it')
+    .addOption(outputOption('what is told on stderr: text, or lines of JSON'))
     .addHelpText(
       'after',
       `
@@ -62,14 +62,18 @@ Items of one key are run in their order, those of different keys at the same tim
 done is not done again, by Ctrl-C or a crash; steps of durableExecute within an item neither. The output file is written
 from what is committed: no output is lost, none comes twice, and the file holds nothing else. On stdout each start
 prints all outputs from the beginning. A line that is no item counts as failed; what failed is tried again at the next
-start, behind items of its key that went well.
+start, behind items of its key that went well. Once all is done, the same command begins anew, with another --out; a
+state that was named stays, and then only lines that were added are run.
+Without --config nothing of a convoke.yaml is read: the agent has its own resources alone.
 -o json prints {type: failure, line, key, code, message}, {type: progress, done, failed, before, per_second, seconds_left},
-{type: log, …} and last {type: summary, outcome: done | failed | stopped | interrupted, done, failed, before, seconds, output, state}.
+{type: warning, message}, {type: log, …} and last {type: summary, outcome: done | failed | stopped | interrupted, done, failed, before, outputs,
+seconds, out, state}.
 
 Exit codes: 0 all done, 1 some failed, or it could not go on, 2 called wrongly, 130 interrupted.
 
 Examples:
-  convoke agent run agent.js --input reviews.jsonl --output scores.jsonl
+  convoke agent run agent.js --input reviews.jsonl --out scores.jsonl
+  convoke agent run agent.js --config convoke.yaml --input reviews.jsonl --out scores.jsonl
   convoke agent run agents.js --export Scorer --input reviews.jsonl --key product --concurrency 50
   generate | convoke agent run agent.js --input - > scores.jsonl`,
     )

@@ -69,7 +69,7 @@ function readItem(
   try {
     parsed = parseJson(text)
   } catch (error) {
-    return { problem: `is no JSON: ${ConvokeError.from(error).message}` }
+    return { problem: `is no JSON: ${reasonOf(text, error)}` }
   }
   if (!isObject(parsed)) {
     const wanted = keyField === undefined ? '{"key": …, "value": …}' : `an object with "${keyField}"`
@@ -82,6 +82,16 @@ function readItem(
     return { problem: 'has no "key" and no "value"; if one of its members is the key, name it: --key FIELD' }
   if (value === undefined) return { problem: `has no "${valueName}"` }
   return withKey(parsed[keyName], value as Json, keyName)
+}
+
+/** Why a line is no JSON, with the place in it. */
+function reasonOf(text: string, error: unknown): string {
+  try {
+    JSON.parse(text)
+    return ConvokeError.from(error).message.replace(/\.$/, '')
+  } catch (syntax) {
+    return (syntax as SyntaxError).message
+  }
 }
 
 function withKey(key: unknown, value: Json, name: string): { key: string; value: Json } | { problem: string } {

@@ -18,6 +18,8 @@ export interface OutputsOptions {
   readonly scope: string
   /** A path, or a stream, which begins with the first output of all. */
   readonly to: string | OutputStream
+  /** A start before may have written to it. */
+  readonly isResumed: boolean
 }
 
 /** Where lines go. */
@@ -90,6 +92,8 @@ export class Outputs {
         this.#owed = Math.max(0, this.#owed - rows.length)
       }
     }
+    // Some were written before they were told of.
+    this.#owed = 0
   }
 }
 
@@ -119,7 +123,7 @@ async function openFile(file: string): Promise<FileHandle> {
   }
   if ((await handle.stat()).isFile()) return handle
   await handle.close()
-  throw new CommandFailure(2, `${file} is no file. Without --output, outputs go to stdout.`)
+  throw new CommandFailure(2, `${file} is no file. Without --out, outputs go to stdout.`)
 }
 
 /** Where the next output goes: behind the last whole one, a torn one being cut off. */
@@ -134,7 +138,7 @@ async function findEnd(
   while (bytes < size) {
     const rows = await nextRows(options, place)
     const [last] = rows.slice(-1)
-    if (last === undefined) throw otherContent(file, place)
+    if (last === undefined) throw otherContent(options, file, place)
     const lines = toLines(rows)
     if (lines.length <= size - bytes && lines.equals(await readAt(handle, bytes, lines.length))) {
       bytes += lines.length
@@ -144,7 +148,7 @@ async function findEnd(
     for (const row of rows) {
       const line = Buffer.from(toLine(row))
       const there = await readAt(handle, bytes, Math.min(line.length, size - bytes))
-      if (!line.subarray(0, there.length).equals(there)) throw otherContent(file, place)
+      if (!line.subarray(0, there.length).equals(there)) throw otherContent(options, file, place)
       if (there.length < line.length) {
         await handle.truncate(bytes)
         return { place, bytes }
@@ -168,7 +172,12 @@ async function readAt(handle: FileHandle, position: number, length: number): Pro
   return buffer.subarray(0, read)
 }
 
-function otherContent(file: string, place: number): CommandFailure {
+function otherContent({ isResumed }: OutputsOptions, file: string, place: number): CommandFailure {
+  if (!isResumed)
+    return new CommandFailure(
+      2,
+      `The output file ${file} is there already, and this run begins anew: nothing is kept of one before, as of a run that is done. Move the file away, or name another one; to add lines to a run that is done, keep its state: --state FILE`,
+    )
   const what = place === 0 ? 'is there already, and holds something else' : 'was changed since'
   return new CommandFailure(
     2,

@@ -43,6 +43,8 @@ export class RunReport {
   #done = 0
   #failed = 0
   #before = 0
+  /** What was put out by the items that were run now. */
+  #outputs = 0
   /** Bytes of lines that were dealt with now, and of those done before. */
   #size = 0
   #sizeBefore = 0
@@ -59,10 +61,11 @@ export class RunReport {
     return this.#failed
   }
 
-  /** An item was run. */
-  done({ size }: { readonly size: number }): void {
+  /** An item was run, and put out so much. */
+  done({ size }: { readonly size: number }, outputs: number): void {
     this.#done++
     this.#size += size
+    this.#outputs += outputs
   }
 
   /** An item was run by a start before. */
@@ -89,6 +92,12 @@ export class RunReport {
       this.note('The log is not shown any further; --event-log FILE keeps what happens.')
   }
 
+  /** What looks like a mistake, before anything is run. */
+  warning(sentence: string): void {
+    if (this.#options.isJson) this.#json({ type: 'warning', message: sentence })
+    else this.note(`warning: ${sentence}`)
+  }
+
   /** A line of its own. */
   note(text: string): void {
     this.#clear()
@@ -105,13 +114,18 @@ export class RunReport {
         type: 'summary',
         outcome,
         ...this.#counts(),
+        outputs: this.#outputs,
         seconds: Math.round(seconds * 1000) / 1000,
         ...details,
       })
       return
     }
     const before = this.#before === 0 ? '' : `, ${this.#before} done before`
-    this.note(`${this.#done} done, ${this.#failed} failed${before}, in ${timeText(seconds)}.`)
+    const isSilent = this.#done > 0 && this.#outputs === 0
+    const done = `${this.#done} done${isSilent ? ', no output' : ''}`
+    this.note(`${done}, ${this.#failed} failed${before}, in ${timeText(seconds)}.`)
+    if (isSilent)
+      this.note('No action put out an OutputEvent; --event-log FILE and convoke agent trace FILE show what happened.')
     for (const failure of this.#failures) if (failure.key !== null) this.note(this.#failureText(failure))
     const more = this.#failed - this.#failures.length
     if (more > 0) this.note(`and ${more} more ${more === 1 ? 'failure' : 'failures'}.`)

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { ConvokeError } from '../../base/errors.ts'
 import { isObject, type JsonObject } from '../../base/json.ts'
-import type { AgentStore } from '../../store/agent-store.ts'
+import type { AgentStore, KeyLease } from '../../store/agent-store.ts'
 import { openStore } from '../../store/open.ts'
 import type { Store } from '../../store/store.ts'
 import { CommandFailure } from '../failure.ts'
@@ -38,14 +38,23 @@ export class RunState {
   readonly #store: Store
   #remembered: Remembered | undefined
   /** It was begun by a start before. */
-  readonly #isResumed: boolean
+  readonly isResumed: boolean
+  /** By key, what a start before has begun and not ended: it may be run before its turn, behind an item of its key. */
+  readonly #begun: ReadonlySet<string>
 
-  private constructor(options: RunStateOptions, path: string, store: Store, remembered: Remembered | undefined) {
+  private constructor(
+    options: RunStateOptions,
+    path: string,
+    store: Store,
+    remembered: Remembered | undefined,
+    begun: ReadonlySet<string>,
+  ) {
     this.path = path
     this.#options = options
     this.#store = store
     this.#remembered = remembered
-    this.#isResumed = remembered !== undefined
+    this.isResumed = remembered !== undefined
+    this.#begun = begun
   }
 
   /** Throws a CommandFailure: 2 for a state of something else, 1 where it cannot be opened. */
@@ -63,7 +72,8 @@ export class RunState {
       const remembered = text === undefined ? undefined : toRemembered(JSON.parse(text))
       const { keyField = null } = options
       if (remembered !== undefined && remembered.keyField !== keyField) throw otherInput(path)
-      return new RunState(options, path, store, remembered)
+      const begun = remembered === undefined ? new Set<string>() : await begunItems(store.agents)
+      return new RunState(options, path, store, remembered, begun)
     } catch (error) {
       await store.close()
       throw error
@@ -76,6 +86,15 @@ export class RunState {
 
   /** Whether a later start can go on with it. */
   get isKept(): boolean {
+    return this.#isFile && (this.#remembered !== undefined || this.#options.isNamed)
+  }
+
+  /** It would be kept, and nothing was run. */
+  get isEmpty(): boolean {
+    return this.#isFile && !this.isKept
+  }
+
+  get #isFile(): boolean {
     return this.#options.file !== undefined
   }
 
@@ -90,9 +109,11 @@ export class RunState {
 
   /** The id that the item is to be run under; undefined where it is done. One that failed at a start before is run again. */
   async idOf({ key, id }: Item): Promise<string | undefined> {
-    if (!this.#isResumed) return id
+    if (!this.isResumed) return id
     for (let attempt = 1; ; attempt++) {
       const tried = attempt === 1 ? id : `${id}-${attempt}`
+      // Whether it has been run by now or not: its runner knows.
+      if (this.#begun.has(nameOf(key, tried))) return tried
       const result = await this.store.result(itemScope, key, tried)
       if (result === undefined) return tried
       if (result.failure === null) return undefined
@@ -107,7 +128,7 @@ export class RunState {
   /** `isDone`: nothing is left to do. A state that nobody named is removed then, and one with nothing in it. */
   async close(isDone: boolean): Promise<void> {
     await this.#store.close()
-    if (!this.isKept) return await rm(dirname(this.path), { recursive: true, force: true })
+    if (!this.#isFile) return await rm(dirname(this.path), { recursive: true, force: true })
     if ((!isDone && this.#remembered !== undefined) || this.#options.isNamed) return
     for (const end of ['', '-wal', '-shm', '-journal']) await rm(this.path + end, { force: true })
   }
@@ -123,6 +144,29 @@ export class RunState {
     await this.store.release(lease)
     this.#remembered = { ...remembered, line: Infinity }
   }
+}
+
+/** How many keys are looked at together. */
+const batchSize = 1_000
+
+/** The items in the mailboxes, by {@link nameOf}. */
+async function begunItems(store: AgentStore): Promise<ReadonlySet<string>> {
+  const leases: KeyLease[] = []
+  for (;;) {
+    const now = Date.now()
+    const keys = await store.ready(itemScope, { now, limit: batchSize })
+    if (keys.length === 0) break
+    for (const key of keys) {
+      const lease = await store.lease(itemScope, key, 'look', { now, leaseMs: 600_000, limit: batchSize })
+      if (lease !== undefined) leases.push(lease)
+    }
+  }
+  for (const lease of leases) await store.release(lease)
+  return new Set(leases.flatMap(({ key, mail }) => mail.map(({ id }) => nameOf(key, id))))
+}
+
+function nameOf(key: string, id: string): string {
+  return `${id} ${key}`
 }
 
 function toRemembered(value: unknown): Remembered | undefined {

@@ -4,56 +4,64 @@
  */
 import { stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
+import type { Agent } from '../../agent/agent.ts'
 import { AgentConfiguration } from '../../agent/configuration.ts'
 import { openEventLog, type EventLog } from '../../agent/event-log.ts'
 import { AgentPlan } from '../../agent/plan.ts'
 import { AgentRunner } from '../../agent/runner.ts'
 import { ConvokeError } from '../../base/errors.ts'
 import { createLog } from '../../base/log.ts'
+import type { LoadedConfig } from '../../config.ts'
 import { openServers } from '../../execution.ts'
+import type { OpenAgent } from '../../node-agent.ts'
 import { quote } from '../a2a/text.ts'
+import { loadConfigFile } from '../config.ts'
 import { CommandFailure, ExitRequest } from '../failure.ts'
 import { stopSignals } from '../signals.ts'
 import { readItems, type BadLine, type Item } from './items.ts'
 import { runInLanes } from './lanes.ts'
 import { loadAgent } from './load-agent.ts'
+import { openNodeAgent } from './node-space.ts'
 import { Outputs, takeStdout } from './outputs.ts'
 import { RunReport, type Outcome } from './run-report.ts'
 import { itemScope, RunState } from './run-state.ts'
 
 export interface RunFlags {
   readonly input: string
-  readonly output?: string
+  readonly out?: string
   readonly state?: string
   readonly concurrency: number
   readonly key?: string
   readonly export?: string
   readonly fail: 'fast' | 'continue'
   readonly config?: string
+  readonly settings?: string
   readonly eventLog?: string
-  readonly format: 'text' | 'json'
+  readonly output: 'text' | 'json'
 }
 
 /** Ends the process: 0 all done, 1 some failed or it could not go on, 2 called wrongly, 130 interrupted. */
 export async function runAgent(agentFile: string, flags: RunFlags): Promise<void> {
-  const { input, output } = flags
+  const { input, out } = flags
   // A module may print something when it is loaded.
-  const to = output ?? takeStdout()
-  const hasOwnScreen = output !== undefined || !process.stdout.isTTY
+  const to = out ?? takeStdout()
+  const hasOwnScreen = out !== undefined || !process.stdout.isTTY
   const { size, stateFile } = await checkFiles(flags)
-  const [agent, config] = await Promise.all([loadAgent(agentFile, flags.export), readConfiguration(flags.config)])
-  const isJson = flags.format === 'json'
+  const node = flags.config === undefined ? undefined : await readNode(flags.config)
+  const [agent, settings] = await Promise.all([loadAgent(agentFile, flags.export), readSettings(flags.settings)])
+  const isJson = flags.output === 'json'
   const report = new RunReport({
     input: input === '-' ? 'stdin' : input,
     isJson,
     hasBar: process.stderr.isTTY && hasOwnScreen && !isJson,
     size,
   })
-  const baseDir = dirname(resolve(agentFile))
   const work = new FileRun({ flags, report, stateFile, to })
   try {
-    const plan = AgentPlan.fromAgent(agent, { baseDir })
-    const outcome = await work.run({ plan, config, baseDir })
+    const program = { agent, settings, node, baseDir: dirname(resolve(agentFile)) }
+    // Before anything is opened, an agent that makes no sense is told.
+    AgentPlan.fromAgent(agent, program)
+    const outcome = await work.run(program)
     throw new ExitRequest(exitCodes[outcome])
   } finally {
     report.close()
@@ -65,10 +73,10 @@ const exitCodes: Readonly<Record<Outcome, number>> = { done: 0, failed: 1, stopp
 /** What there is to know before anything is opened. */
 async function checkFiles({
   input,
-  output,
+  out,
   state,
 }: RunFlags): Promise<{ readonly size: number | undefined; readonly stateFile: string | undefined }> {
-  const named = { '--input': input, '--output': output, '--state': state }
+  const named = { '--input': input, '--out': out, '--state': state }
   const paths = Object.entries(named).flatMap(([flag, path]) =>
     path === undefined || path === '-' ? [] : [[flag, resolve(path)] as const],
   )
@@ -89,7 +97,16 @@ async function checkFiles({
   return { size: found.size, stateFile: state ?? `${input}.state.db` }
 }
 
-async function readConfiguration(file: string | undefined): Promise<AgentConfiguration | undefined> {
+async function readNode(file: string): Promise<LoadedConfig> {
+  try {
+    return await loadConfigFile(file)
+  } catch (error) {
+    const hint = '--config takes a configuration such as convoke serve does; --settings FILE is for context.config.'
+    throw error instanceof CommandFailure ? new CommandFailure(error.exitCode, `${error.message}\n${hint}`) : error
+  }
+}
+
+async function readSettings(file: string | undefined): Promise<AgentConfiguration | undefined> {
   try {
     return file === undefined ? undefined : await AgentConfiguration.fromFile(file)
   } catch (error) {
@@ -105,9 +122,18 @@ interface FileRunOptions {
 }
 
 interface Program {
-  readonly plan: AgentPlan
-  readonly config: AgentConfiguration | undefined
+  readonly agent: Agent
+  readonly settings: AgentConfiguration | undefined
+  /** The configuration whose models, tools, MCP servers and peers it has, if it has any. */
+  readonly node: LoadedConfig | undefined
+  /** Of the module. */
   readonly baseDir: string
+}
+
+interface Opened {
+  readonly state: RunState
+  readonly outputs: Outputs
+  readonly eventLog: EventLog | undefined
 }
 
 /** One start of the command. */
@@ -116,7 +142,7 @@ class FileRun {
   /** Aborts when nothing more is to be begun. */
   readonly #over = new AbortController()
   #outcome: Outcome = 'done'
-  #runner: AgentRunner | undefined
+  #open: OpenAgent | undefined
 
   constructor(options: FileRunOptions) {
     this.#options = options
@@ -131,11 +157,11 @@ class FileRun {
     let outputs: Outputs | undefined
     let eventLog: EventLog | undefined
     try {
-      outputs = await Outputs.open({ store: state.store, scope: itemScope, to })
+      outputs = await Outputs.open({ store: state.store, scope: itemScope, to, isResumed: state.isResumed })
       if (logFile !== undefined) eventLog = await openEventLog({ file: logFile }).catch(refuse)
       await this.#runAll(program, { state, outputs, eventLog })
     } finally {
-      await this.#runner?.close()
+      await this.#open?.close()
       await outputs?.close()
       await eventLog?.close()
       await state.close(this.#outcome === 'done' && outputs !== undefined && this.#options.report.failed === 0)
@@ -146,26 +172,41 @@ class FileRun {
     return this.#outcome
   }
 
-  async #runAll(
-    { plan, config, baseDir }: Program,
-    { state, outputs, eventLog }: { state: RunState; outputs: Outputs; eventLog: EventLog | undefined },
-  ): Promise<void> {
+  async #openAgent({ agent, settings: config, node, baseDir }: Program, opened: Opened): Promise<OpenAgent> {
     const { flags, report } = this.#options
-    const { signal } = this.#over
-    this.#runner = new AgentRunner({
-      plan,
+    const log = createLog('warn', {
+      write: (line) => report.log(line),
+      ...(flags.output === 'json' ? { pretty: false } : {}),
+    })
+    const { state, eventLog } = opened
+    const running = {
       store: state.store,
       scope: itemScope,
-      openServers: (servers) => openServers(servers, baseDir),
-      log: createLog('warn', {
-        write: (line) => report.log(line),
-        ...(flags.format === 'json' ? { pretty: false } : {}),
-      }),
-      baseDir,
+      log,
       ...(config === undefined ? {} : { config }),
       ...(eventLog === undefined ? {} : { eventLog }),
+    }
+    if (node !== undefined) {
+      const space = await openNodeAgent({ agent, options: node.options, ...running, signal: this.#over.signal })
+      for (const warning of [...node.warnings, ...space.warnings]) report.warning(warning)
+      return space
+    }
+    const plan = AgentPlan.fromAgent(agent, { baseDir })
+    const runner = new AgentRunner({
+      ...running,
+      plan,
+      openServers: (servers) => openServers(servers, baseDir),
+      baseDir,
     })
-    const runner = this.#runner
+    return { runner, warnings: [], close: () => runner.close() }
+  }
+
+  async #runAll(program: Program, opened: Opened): Promise<void> {
+    const { flags, report } = this.#options
+    const { signal } = this.#over
+    const { state, outputs } = opened
+    this.#open = await this.#openAgent(program, opened)
+    const { runner } = this.#open
     const file = flags.input === '-' ? undefined : flags.input
     const items = this.#good(readItems({ file, keyField: flags.key, signal }), state)
     const lanes = { concurrency: flags.concurrency, signal, sizeOf: ({ size }: Item) => size }
@@ -225,7 +266,7 @@ class FileRun {
       if (flags.fail === 'fast') this.#stop('stopped')
       return
     }
-    report.done(item)
+    report.done(item, count)
     await outputs.committed(count)
   }
 
@@ -234,7 +275,7 @@ class FileRun {
     this.#outcome = outcome
     this.#over.abort()
     // Runs that are under way hear of it here.
-    void this.#runner?.close()
+    void this.#open?.runner.close()
   }
 
   /** The first one stops in order, the second at once: that is as safe. */
@@ -251,9 +292,9 @@ class FileRun {
       : 'Nothing is kept of an input that cannot be read again; --state FILE would.'
     const isLeft = this.#outcome !== 'done'
     const again = this.#outcome === 'interrupted' ? 'To go on' : 'To try the rest again'
-    const hints = !isLeft ? [] : state.isKept ? [`${kept} ${again}: ${command}`] : [kept]
+    const hints = !isLeft || state.isEmpty ? [] : state.isKept ? [`${kept} ${again}: ${command}`] : [kept]
     const details = {
-      output: flags.output ?? null,
+      out: flags.out ?? null,
       state: state.isKept && (isLeft || flags.state !== undefined) ? state.path : null,
     }
     report.end(this.#outcome, details, hints)

@@ -12,10 +12,12 @@ import { ExitRequest } from '../failure.ts'
 import { readLines } from '../lines.ts'
 import { createPaint } from '../paint.ts'
 import type { RemoteFlags } from '../remote/options.ts'
+import { hintLines } from '../remote/question.ts'
 import { configFlag, findTarget, withPeer } from '../remote/target.ts'
 import { Conversation } from './conversation.ts'
 import { Dialogue } from './dialogue.ts'
 import type { ChatOutput } from './events.ts'
+import { HeldOutput } from './held-output.ts'
 import { Interrupts } from './interrupts.ts'
 import { JsonOutput } from './json-output.ts'
 import { StatusLine } from './status-line.ts'
@@ -85,7 +87,7 @@ export class Chat {
     const { message } = this.session.flags
     process.on('SIGPIPE', this.#onClosed)
     try {
-      if (message !== undefined) await this.#sendAll([{ number: 1, text: message }])
+      if (message !== undefined) await this.#sendOne(message)
       else if (this.#isDialogue) await new Dialogue(this).run()
       else await this.#sendAll(readLines(addAbortSignal(this.interrupts.leave, process.stdin), maxLineBytes))
     } catch (error) {
@@ -116,6 +118,9 @@ export class Chat {
         if (event.type === 'end') ({ state } = event)
         if (!this.#isLeft) await this.output.show(event)
       }
+    } catch (error) {
+      if (!this.#isLeft) this.output.cut()
+      throw error
     } finally {
       clearTimeout(timer)
       unlink()
@@ -147,6 +152,14 @@ export class Chat {
     return [`The task waits for your reply: ${resumeCommand(taskId, session.agentFlag)}`, ...context]
   }
 
+  async #sendOne(text: string): Promise<void> {
+    const { flags, isJson } = this.session
+    await this.#sendAll([{ number: 1, text }])
+    // Who named the conversation knows how to go on with it.
+    if (isJson || flags.context !== undefined || this.#isLeft) return
+    for (const hint of this.resumeHints) this.output.note(`convoke: ${hint}`)
+  }
+
   /** One message after the other; what a task asks is answered by the next one. */
   async #sendAll(lines: AsyncIterable<SentLine> | Iterable<SentLine>): Promise<void> {
     let isWell = true
@@ -154,6 +167,7 @@ export class Chat {
       if (!('text' in line)) throw usageFailure(`Line ${line.number} of standard input ${line.problem}.`)
       if (line.text.trim() === '') continue
       const state = await this.turn(line.text)
+      this.#explain()
       // What an agent asks is no failure while there may be an answer.
       isWell &&= state === null || state === 'TASK_STATE_COMPLETED' || this.conversation.question !== undefined
       if (this.#isLeft) return
@@ -169,6 +183,13 @@ export class Chat {
     if (!isWell) throw new ExitRequest(1)
   }
 
+  /** What an answer to a question must look like. */
+  #explain(): void {
+    const { question } = this.conversation
+    if (question === undefined || this.session.isJson || this.#isLeft) return
+    for (const line of hintLines(question)) this.output.note(`convoke: ${line}`)
+  }
+
   /** Whoever read the output has what they wanted: what is under way is stopped. */
   readonly #onClosed = (): void => {
     if (this.#isLeft) return
@@ -182,7 +203,7 @@ type SentLine = { readonly number: number } & ({ readonly text: string } | { rea
 function createOutput(session: Session<ChatFlags>, { isOwn }: Place): ChatOutput {
   if (session.isJson) return new JsonOutput(process.stdout)
   const paint = createPaint(process.stdout)
-  return new TextOutput({
+  const output = new TextOutput({
     out: process.stdout,
     notes: process.stderr,
     paint: process.stdout.isTTY ? paint : (_format, text) => text,
@@ -190,4 +211,5 @@ function createOutput(session: Session<ChatFlags>, { isOwn }: Place): ChatOutput
     fileHint: (taskId) =>
       isOwn ? '-o json has its bytes' : `convoke task download${session.agentFlag} ${quote(taskId)} saves it`,
   })
+  return process.stdout.isTTY ? output : new HeldOutput(output)
 }

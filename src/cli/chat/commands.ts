@@ -20,6 +20,7 @@ Answers come piece by piece; what the agent is at, and which tools it calls, is 
 answered by the next line. At a terminal: Ctrl-C stops the answer under way, a second one leaves, and so do Ctrl-D and
 /quit; /new begins a new conversation, /context ID goes on with one, /help shows all.
 Where stdin is no terminal, each of its lines is a message, as it stands; answers are on stdout, and nothing else.
+Where stdout is none, an answer is written when it is complete; one that does not end well is on stderr.
 --timeout is for each message. -o json prints a line for each event: {type: sent | task | text | part | restart |
 progress | status | question | end, …}; texts of one artifact are one text, and end has the state of the task.
 

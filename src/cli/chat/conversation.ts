@@ -21,6 +21,9 @@ const settleMs = 1_000
 /** Of an answer, to know it again in the agent's closing words. */
 const maxSaid = 64 * 1024
 
+/** How the words begin with which a node ends a task whose answer its agent was told to ignore. */
+const ignoredWords = 'output ignored: '
+
 /** How one message is stopped. */
 export interface Stops {
   /** Aborts: the agent is told to stop, and its word is waited for, for a while. */
@@ -256,6 +259,8 @@ export class Conversation {
 
   /** The words with which a task ends, unless they are the answer once more. */
   *#closing(text: string): Generator<ChatEvent, void, void> {
+    // Words of a node that are no answer, but tell why there is none.
+    if (this.#info.convoke && text.startsWith(ignoredWords)) return
     const said = this.#said.trim()
     const words = text === '' && said === '' ? this.#lastStatus : text
     const isSaid = this.#said.length < maxSaid ? said === words.trim() : said.endsWith(words.trim())

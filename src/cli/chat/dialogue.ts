@@ -3,7 +3,7 @@ import { onAbort } from '../../base/abort.ts'
 import { ConvokeError } from '../../base/errors.ts'
 import { ExitRequest } from '../failure.ts'
 import { createPaint, type Paint } from '../paint.ts'
-import { questionLines, readAnswer } from '../remote/question.ts'
+import { hintLines, readAnswer } from '../remote/question.ts'
 import type { Chat } from './chat.ts'
 import { toPrintable } from './printable.ts'
 import { TerminalLines } from './terminal-lines.ts'
@@ -108,9 +108,7 @@ export class Dialogue {
     const { question } = this.#chat.conversation
     if (question === undefined) return
     // The question itself was shown as what the agent says.
-    for (const line of questionLines(question)) {
-      if (line !== question.message && !question.message.includes(line)) this.#aside(line)
-    }
+    for (const line of hintLines(question)) this.#aside(line)
   }
 
   #tell(error: unknown): void {

@@ -42,4 +42,6 @@ export interface ChatOutput {
   show(event: ChatEvent): Promise<void>
   /** Tells the user something that no agent said. */
   note(sentence: string): void
+  /** Hears that nothing more comes of the message, though it has no end. */
+  cut(): void
 }

@@ -16,4 +16,6 @@ export class JsonOutput implements ChatOutput {
   note(sentence: string): void {
     process.stderr.write(`${sentence}\n`)
   }
+
+  cut(): void {}
 }

@@ -36,6 +36,8 @@ export class TextOutput implements ChatOutput {
   /** A text without a line break at its end was written. */
   #isInLine = false
   #artifactId: string | null | undefined
+  /** The artifacts that something was answered in. */
+  readonly #answered = new Set<string | null>()
   #taskId = ''
 
   constructor(options: TextOutputOptions) {
@@ -47,6 +49,7 @@ export class TextOutput implements ChatOutput {
     switch (event.type) {
       case 'sent':
         this.#artifactId = undefined
+        if (event.taskId === null) this.#answered.clear()
         return
       case 'task':
         this.#taskId = event.taskId
@@ -54,11 +57,15 @@ export class TextOutput implements ChatOutput {
       case 'text':
         if (this.#artifactId !== event.artifactId) await this.#endLine()
         this.#artifactId = event.artifactId
+        if (event.text.trim() !== '') this.#answered.add(event.artifactId)
         return await this.#write(this.#pieces.take(event.text))
       case 'part':
+        this.#answered.add(event.artifactId)
         await this.#endLine()
         return await this.#showPart(event.part)
       case 'restart':
+        if (event.artifactId === null) this.#answered.clear()
+        else this.#answered.delete(event.artifactId)
         await this.#endLine()
         // Whoever looks on sees a new line; a program has to be told.
         return status === undefined
@@ -85,6 +92,8 @@ export class TextOutput implements ChatOutput {
     status?.wrote(lines)
     notes.write(lines, () => {})
   }
+
+  cut(): void {}
 
   /** Something by the way: dim on a terminal, on stderr where programs read. */
   #aside(sentence: string): void {
@@ -119,6 +128,8 @@ export class TextOutput implements ChatOutput {
     if (state === 'TASK_STATE_FAILED') this.note(paint('red', `The task failed${code}${said}`))
     else if (state === 'TASK_STATE_REJECTED') this.note(paint('red', `The agent rejected it${code}${said}`))
     else if (state === 'TASK_STATE_CANCELED') this.#aside('Cancelled: the agent says the task has stopped.')
+    else if ((state === 'TASK_STATE_COMPLETED' || state === null) && this.#answered.size === 0)
+      this.#aside(`The agent ended without an answer${said}${said === '' ? '.' : ''}`)
   }
 
   async #endLine(): Promise<void> {

@@ -4,10 +4,9 @@ import { ConvokeError } from '../../base/errors.ts'
 import { isObject, type Json, type JsonObject } from '../../base/json.ts'
 import { stripControls } from '../../base/text.ts'
 import { describeIssues } from '../../tools/issues.ts'
-import { isStandardSchema } from '../../tools/standard.ts'
 import { compile } from '../../tools/schema.ts'
 import type { JsonSchema, Question } from '../../tools/tool.ts'
-import { paramsText, typeText } from './signature.ts'
+import { formOf, schemaOf, shapeOfAnswer, type Form } from './answer-shape.ts'
 
 export interface Answers {
   /** Those of --answer that are not given yet, the next one first. */
@@ -45,26 +44,25 @@ async function askTerminal(question: Question, signal: AbortSignal): Promise<Jso
 }
 
 /** What is asked, and what an answer looks like where that is known. Of a language model, what it is told to be, too. */
-export function questionLines(question: Question): string[] {
+function questionLines(question: Question): string[] {
   const { message, sampling } = question
-  const schema = schemaOf(question)
-  const shape = schema === undefined ? [] : [`(${shapeOf(schema)})`]
+  const words = shapeOfAnswer(question)
+  const shape = words === undefined ? [] : [`(${words})`]
   const { systemPrompt } = sampling ?? {}
   const before = typeof systemPrompt === 'string' ? [`(as: ${systemPrompt})`] : []
   const lead = sampling === undefined ? [] : ['The tool asks a language model. Answer in its place:']
   return [...lead, ...before, message, ...shape].map(stripControls)
 }
 
+/** What there is to know of a question beside its message: what an answer looks like. */
+export function hintLines(question: Question): string[] {
+  const { message } = question
+  return questionLines(question).filter((line) => !stripControls(message).includes(line))
+}
+
 /** A text as the answer to a question; `issues` is empty where it fits. */
 export function readAnswer(text: string, question: Question): { value: Json; issues: string } {
   return toAnswer(text, schemaOf(question), question.read)
-}
-
-function schemaOf({ schema, sampling }: Question): JsonSchema | undefined {
-  // A text will do where a model is asked.
-  if (sampling !== undefined) return undefined
-  // That of a peer came over the wire.
-  return schema === undefined || isStandardSchema(schema) ? undefined : schema
 }
 
 /**
@@ -104,26 +102,6 @@ function parsed(text: string): Json | undefined {
   }
 }
 
-/** An object of which some members are given by its schema. */
-interface Form {
-  readonly given: JsonObject
-  /** The one member left, if it is all that is left and a boolean. */
-  readonly choice: string | undefined
-}
-
-function formOf(schema: JsonSchema | undefined): Form | undefined {
-  const { type, properties } = schema ?? {}
-  if (type !== 'object' || !isObject(properties)) return undefined
-  const members = Object.entries(properties)
-  const given = members.flatMap(([name, member]): [string, Json][] =>
-    isObject(member) && member['const'] !== undefined ? [[name, member['const']]] : [],
-  )
-  if (given.length === 0) return undefined
-  const [left, ...others] = members.filter(([, member]) => !(isObject(member) && member['const'] !== undefined))
-  const isChoice = left !== undefined && others.length === 0 && isObject(left[1]) && left[1]['type'] === 'boolean'
-  return { given: Object.fromEntries(given), choice: isChoice ? left[0] : undefined }
-}
-
 function filledIn(json: Json | undefined, form: Form | undefined): Json | undefined {
   return form === undefined || !isObject(json) ? json : { ...form.given, ...json }
 }
@@ -134,10 +112,4 @@ const no = /^(n|no|false|deny|denied|decline|reject)$/i
 function toChoice(text: string, name: string): JsonObject | undefined {
   const word = text.trim()
   return yes.test(word) ? { [name]: true } : no.test(word) ? { [name]: false } : undefined
-}
-
-function shapeOf(schema: JsonSchema): string {
-  if (formOf(schema)?.choice !== undefined) return 'yes or no'
-  const type = typeText(schema, schema)
-  return type === 'object' ? `JSON: {${paramsText(schema)}}` : type
 }
