@@ -26,6 +26,7 @@ import { formatTrace } from '../dist/agent/trace-text.js'
 import { readTrace, toTree } from '../dist/agent/event-trace.js'
 import { createLog } from '../dist/base/log.js'
 import { add, addModel, chatAgent, failureOf, said, startChat, startRunner } from './support/chat-agents.ts'
+import { convoke } from './support/command.ts'
 import { cleanup, temporaryFolder } from './support/lifetime.ts'
 import { startModelServer, type ModelScript } from './support/model-server.ts'
 
@@ -317,6 +318,18 @@ describe('what nobody has', () => {
     const { message } = await failureOf(startRunner(agent).run('key', 'hi'))
     expect(message).toMatch(/Add it by `addResource`, or under `models` of the node's configuration\.$/)
   })
+})
+
+test('a chat with the own agent says on stderr what the messages leave to the log, once', async () => {
+  const cwd = await temporaryFolder()
+  const models = { local: { baseUrl: 'http://127.0.0.1:9/v1', model: 'tiny', retries: 0 } }
+  const agent = { id: 'alice', react: { model: 'local', tools: ['wether'] } }
+  await writeFile(join(cwd, 'convoke.json'), JSON.stringify({ agent, models }))
+  const { code, stderr } = await convoke(['chat', '--message', 'Hi.'], { cwd })
+  expect(code).toBe(1)
+  expect(stderr).toContain('The log has the address.')
+  expect(stderr).toContain('POST http://127.0.0.1:9/v1/chat/completions: 127.0.0.1:9 refused the connection')
+  expect(stderr.match(/agent\.react\.tools names a tool that there is not/g)).toHaveLength(1)
 })
 
 test('a module that is not there, or no JavaScript, is told without the insides of this package', async () => {

@@ -24,11 +24,14 @@ export async function withOwnAgent(session: Session<ClientFlags>, use: (peer: Pe
     import('../../server/auth/token.ts'),
   ])
   const token = createToken()
-  const node = await createNode(forUs(session, options, hashToken(token))).catch((error: unknown) => {
+  const ours = forUs(session, options, hashToken(token))
+  const node = await createNode(ours).catch((error: unknown) => {
     throw startFailure(error, options, configFlag(session))
   })
   try {
-    for (const warning of node.warnings) session.note(`warning: ${warning}`)
+    // Else the log has said them.
+    if (ours.logLevel === 'error' || ours.logLevel === 'silent')
+      for (const warning of node.warnings) session.note(`warning: ${warning}`)
     await node.start()
     // What is published of others' tools is known before the first message.
     const peer = await connectPeer(node.url, { id: 'agent', bearer: token, signal: session.signal })
