@@ -1,9 +1,9 @@
 /** What an action is given: a run, as one action sees it while it hears one event. */
 import { ConvokeError } from '../base/errors.ts'
-import { cloneJson, freezeJson, type Json, type JsonObject } from '../base/json.ts'
+import type { Json, JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import { stableUuid } from '../base/stable-id.ts'
-import { excerpt } from '../tools/value.ts'
+import { excerpt, findNotJson } from '../tools/value.ts'
 import type { AgentConfiguration } from './configuration.ts'
 import type { AgentToolSpace, DurableOptions, RunnerContext } from './context.ts'
 import type { AgentEvent } from './events.ts'
@@ -134,15 +134,13 @@ export class ActionContext implements RunnerContext {
   }
 
   async #finish<T extends Json>(stepId: string, id: string, value: T): Promise<T> {
-    const copy = freezeJson(value ?? null)
-    if ('at' in copy) {
-      throw new ConvokeError(
-        'invalid_event',
-        `The step ${excerpt(id)} came to something that is no JSON${copy.at === '' ? '' : `, at ${copy.at}`}.`,
-      )
+    const problem = findNotJson(value ?? null)
+    if (problem !== undefined) {
+      const where = problem.path === '' ? '' : `, at ${problem.path}`
+      throw new ConvokeError('invalid_event', `The step ${excerpt(id)} came to something that is no JSON${where}.`)
     }
     this.#run.assertOpen('does a step')
-    await this.#run.start.saveStep({ id: stepId, state: 'done', value: JSON.stringify(copy.value) })
-    return cloneJson(value)
+    await this.#run.start.saveStep({ id: stepId, state: 'done', value: JSON.stringify(value ?? null) })
+    return value
   }
 }

@@ -49,6 +49,8 @@ export class Exchange {
   readonly state: ExchangeState
   readonly #memory: Memory
   readonly #path: string
+  /** Messages that are not in memory yet. */
+  #added: ChatMessage[] = []
 
   private constructor(id: string, request: ChatRequestPayload, state: ExchangeState, memory: Memory) {
     this.id = id
@@ -110,17 +112,20 @@ export class Exchange {
 
   /** Those of the request, then those of the rounds. */
   get messages(): ChatMessage[] {
-    const added = Array.from({ length: this.state.pieces }, (_, i) => this.#memory.get(`${this.#path}.added.${i}`))
-    return [...this.request.messages, ...(added.flat() as unknown as ChatMessage[])]
+    const { pieces } = this.state
+    const added = Array.from({ length: pieces }, (_, i) => this.#memory.get(`${this.#path}.added.${i}`))
+    return [...this.request.messages, ...(added.flat() as unknown as ChatMessage[]), ...this.#added]
   }
 
   add(...messages: readonly ChatMessage[]): void {
-    // Each piece under a name of its own: a list of all of them would be written anew each time.
-    this.#memory.set(`${this.#path}.added.${this.state.pieces++}`, messages as unknown as Json)
+    this.#added.push(...messages)
   }
 
-  /** From here on the exchange waits for the answers to `calls`. */
+  /** From here on the exchange waits for the answers to `calls`: whoever goes on with it finds it in memory. */
   wait(toolRequestId: string, calls: readonly ModelToolCall[]): void {
+    // Each piece under a name of its own: a list of all of them would be written anew each time.
+    this.#memory.set(`${this.#path}.added.${this.state.pieces++}`, this.#added as unknown as Json)
+    this.#added = []
     this.#memory.set(pathOf(rounds, toolRequestId), {
       chat: this.id,
       calls: calls as unknown as Json,
@@ -133,7 +138,10 @@ export class Exchange {
 
   /** Nothing is kept of it, but of one that may be tried again what it took. */
   end(): void {
-    if (this.request.errorStrategy !== 'retry') return void this.#memory.delete(this.#path)
+    if (this.request.errorStrategy !== 'retry') {
+      if (this.state.pieces > 0) this.#memory.delete(this.#path)
+      return
+    }
     const { deadline, rounds: asked, toolCalls, tokens, usage } = this.state
     this.#memory.set(this.#path, {
       took: { deadline, rounds: asked, toolCalls, tokens, usage: usage as unknown as Json },

@@ -1,6 +1,6 @@
 /** One round: asks a model, tells what it says as it says it, and tries again where a failure may pass. */
 import { randomUUID } from 'node:crypto'
-import { abortReason, pause, untilAborted } from '../base/abort.ts'
+import { abortReason, onAbort, pause } from '../base/abort.ts'
 import { ConvokeError, type ErrorCode } from '../base/errors.ts'
 import { isObject, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
@@ -93,17 +93,27 @@ async function hear(
   signal: AbortSignal,
 ): Promise<ChatAnswer> {
   let hasEnded = false
+  let fail = (_reason: ConvokeError): void => {}
+  // One listener for the whole stream: one for each delta would cost more than the delta.
+  const stopListening = onAbort(signal, () => fail(abortReason(signal)))
+  const orAborted = <Value>(work: Promise<Value>): Promise<Value> =>
+    new Promise((resolve, reject) => {
+      fail = reject
+      if (signal.aborted) reject(abortReason(signal))
+      work.then(resolve, reject)
+    })
   try {
     for (;;) {
-      const step = await untilAborted(signal, stream.next())
+      const step = await orAborted(stream.next())
       if (step.done === true) {
         hasEnded = true
         return step.value
       }
       const room = teller.take(step.value)
-      if (room !== undefined) await untilAborted(signal, room)
+      if (room !== undefined) await orAborted(room)
     }
   } finally {
+    stopListening()
     // What its end comes to is of no interest to anybody: the failure that brought us here is.
     if (!hasEnded) void stream.return(noAnswer).catch(() => {})
   }

@@ -64,6 +64,8 @@ export interface RunResult {
 /** Somebody who waits for a run. */
 interface Waiting {
   readonly id: string
+  /** Undefined where the mailbox had it already, as it was then. */
+  input: InputEvent | undefined
   readonly options: RunOptions
   readonly resolve: (result: RunResult | Promise<RunResult>) => void
   readonly reject: (error: ConvokeError) => void
@@ -142,13 +144,14 @@ export class AgentRunner {
     // Known before it is in the mailbox, so that no one takes it for an orphan.
     const lane = this.#laneOf(key)
     const result = new Promise<RunResult>((resolve, reject) => {
-      lane.waiting.set(id, { id, options, resolve, reject, isReady: false, isRunning: false, left: undefined })
+      lane.waiting.set(id, { id, input, options, resolve, reject, isReady: false, isRunning: false, left: undefined })
     })
     const waiting = lane.waiting.get(id) as Waiting
     // It is awaited below, behind another await that may throw.
     result.catch(() => {})
     try {
       const { isNew } = await store.append(this.#scope, key, { id, event: JSON.stringify(input) })
+      if (!isNew) waiting.input = undefined
       const known = isNew ? undefined : await store.result(this.#scope, key, id)
       if (known !== undefined) {
         lane.waiting.delete(id)
@@ -313,7 +316,7 @@ export class AgentRunner {
     const run = new Run(host, {
       key: lease.key,
       runId: mail.id,
-      input: readInput(mail),
+      input: waiting?.input ?? readInput(mail),
       shortTerm,
       sensory: new MemoryTree(undefined, { maxBytes: maxSensoryBytes }),
       steps: lease.steps,

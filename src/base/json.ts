@@ -25,54 +25,66 @@ export function cloneJson<T>(value: T): T {
   return copy as T
 }
 
+/** What {@link freezeJson} has made, but for small leaves: copying those costs less than remembering them. */
 const frozen = new WeakSet<object>()
+const smallLeaf = 8
 
 /**
  * A deeply frozen copy of a JSON value. What this function has frozen before is shared, not copied, so values that are passed on
- * cost nothing. Returns the JSON Pointer of the first thing that is not JSON in place of a copy: undefined members of
+ * cost little. Returns the JSON Pointer of the first thing that is not JSON in place of a copy: undefined members of
  * objects are left out, and anything else (a function, NaN, a Date, a circle) is not JSON.
  */
 export function freezeJson(value: unknown): { readonly value: Json } | { readonly at: string } {
-  const path: string[] = []
-  const walk = (each: unknown): Json => {
-    if (each === null || typeof each === 'string' || typeof each === 'boolean') return each
-    if (typeof each === 'number' && Number.isFinite(each)) return each
-    if (typeof each !== 'object') throw notJson
-    if (frozen.has(each)) return each as Json
-    if (path.length >= maxJsonDepth) throw notJson
-    let copy: Json
-    if (Array.isArray(each)) {
-      copy = []
-      for (let i = 0; i < each.length; i++) {
-        path.push(String(i))
-        copy.push(walk(each[i]))
-        path.pop()
-      }
-    } else {
-      const prototype: unknown = Object.getPrototypeOf(each)
-      if (prototype !== Object.prototype && prototype !== null) throw notJson
-      copy = {}
-      for (const [key, member] of Object.entries(each)) {
-        if (member === undefined) continue
-        path.push(key)
-        const inside = walk(member)
-        if (key === '__proto__') Object.defineProperty(copy, key, { value: inside, enumerable: true })
-        else copy[key] = inside
-        path.pop()
-      }
-    }
-    frozen.add(copy)
-    return Object.freeze(copy) as Json
-  }
-  try {
-    return { value: walk(value) }
-  } catch (error) {
-    if (error !== notJson) throw error
-    return { at: path.map((key) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('') }
-  }
+  const copy = frozenCopy(value, 0)
+  if (!(copy instanceof NotJson)) return { value: copy }
+  const path = copy.path.toReversed()
+  return { at: path.map((key) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('') }
 }
 
-const notJson = new Error('This is not JSON.')
+/** Where a value is not JSON: the keys from the inside out. */
+class NotJson {
+  readonly path: string[] = []
+}
+
+function frozenCopy(value: unknown, depth: number): Json | NotJson {
+  if (value === null || typeof value === 'string' || typeof value === 'boolean') return value
+  if (typeof value === 'number') return Number.isFinite(value) ? value : new NotJson()
+  if (typeof value !== 'object' || depth >= maxJsonDepth) return new NotJson()
+  if (frozen.has(value)) return value as Json
+  let hasBranches = depth === 0
+  let size = 0
+  let copy: Json
+  if (Array.isArray(value)) {
+    copy = []
+    for (const item of value as readonly unknown[]) {
+      const inside = frozenCopy(item, depth + 1)
+      if (inside instanceof NotJson) {
+        inside.path.push(String(size))
+        return inside
+      }
+      hasBranches ||= typeof inside === 'object'
+      size = copy.push(inside)
+    }
+  } else {
+    const prototype: unknown = Object.getPrototypeOf(value)
+    if (prototype !== Object.prototype && prototype !== null) return new NotJson()
+    copy = {}
+    for (const key of Object.keys(value)) {
+      const member = (value as Record<string, unknown>)[key]
+      if (member === undefined) continue
+      const inside = frozenCopy(member, depth + 1)
+      if (inside instanceof NotJson) {
+        inside.path.push(key)
+        return inside
+      }
+      hasBranches ||= typeof inside === 'object'
+      size++
+      setMember(copy, key, inside)
+    }
+  }
+  if (hasBranches || size > smallLeaf) frozen.add(copy)
+  return Object.freeze(copy) as Json
+}
 
 /**
  * JSON with its object keys sorted, so that equal values give equal text. `undefined` members are

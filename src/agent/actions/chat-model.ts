@@ -169,17 +169,17 @@ class Conversation {
 
   #count({ usage, message }: ChatAnswer, asked: ChatRequest): void {
     const { state } = this.#exchange
+    const { maxTokens } = this.#limits
     state.rounds++
-    state.tokens +=
-      usage === undefined
-        ? estimateTokens(asked.messages) + estimateTokens(asked.tools ?? []) + estimateTokens(message)
-        : usage.inputTokens + usage.outputTokens
+    if (usage !== undefined) state.tokens += usage.inputTokens + usage.outputTokens
+    else if (maxTokens !== undefined)
+      state.tokens += estimateTokens(asked.messages) + estimateTokens(asked.tools ?? []) + estimateTokens(message)
     if (usage !== undefined)
       state.usage = {
         inputTokens: (state.usage?.inputTokens ?? 0) + usage.inputTokens,
         outputTokens: (state.usage?.outputTokens ?? 0) + usage.outputTokens,
       }
-    if (state.tokens > (this.#limits.maxTokens ?? Infinity)) throw tokenLimit(this.#limits, state.tokens)
+    if (state.tokens > (maxTokens ?? Infinity)) throw tokenLimit(this.#limits, state.tokens)
   }
 
   /**
