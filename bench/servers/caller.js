@@ -13,7 +13,7 @@ import { callBody, echoParams } from '../lib/requests.js'
 import { chunk } from './work.js'
 
 const load = (file) => import(pathToFileURL(join(options.build, file)).href)
-const { readEvents } = await load('peers/event-stream.js')
+const { readEvents } = await load('base/event-stream.js')
 const idleTimeoutMs = 60_000
 const headers = {
   'content-type': 'application/json',
