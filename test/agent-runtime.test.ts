@@ -442,6 +442,32 @@ test('what a process has left is run by the next one, or ended, before what come
   expect(new Set(seen)).toEqual(new Set(['a', 'b']))
 })
 
+test('an input that comes while an empty mailbox is looked at is run', async () => {
+  const store = createMemoryAgentStore()
+  const look = gate()
+  const looking = gate()
+  const slow = around(store, {
+    lease: async (...args) => {
+      const lease = await store.lease(...args)
+      if (lease?.mail.length !== 0) return lease
+      looking.open()
+      await look.opened
+      return lease
+    },
+  })
+  const runner = startRunner(
+    agentOf((event, context) => context.sendEvent(new OutputEvent(value(event)))),
+    { store: slow },
+  )
+  await runner.run('a', 1)
+  await looking.opened
+  const second = runner.run('a', 2)
+  // It is in the mailbox, and the lane does not know it yet.
+  await new Promise((resolve) => setImmediate(resolve))
+  look.open()
+  expect(await second).toEqual({ outputs: [2] })
+})
+
 test('two runners on one store take turns with a key', async () => {
   const store = createMemoryAgentStore()
   let running = 0

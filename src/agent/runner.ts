@@ -243,12 +243,21 @@ export class AgentRunner {
     let failure: ConvokeError | undefined
     let lease: KeyLease | undefined
     try {
+      // Those who were there before an empty mailbox was looked at; who comes meanwhile has mail in it.
+      let late: ReadonlySet<Waiting> = new Set()
       for (;;) {
         lease = await this.#lease(key)
         const [mail] = lease.mail
         if (mail === undefined) {
-          await this.#answerLate(key, lane)
-          break
+          const ready = [...lane.waiting.values()].filter(({ isReady }) => isReady)
+          await this.#answerLate(
+            key,
+            lane,
+            ready.filter((waiting) => late.has(waiting)),
+          )
+          if (ready.every((waiting) => late.has(waiting))) break
+          late = new Set(ready)
+          continue
         }
         const end = await this.#take(lease, mail, lane.waiting.get(mail.id))
         lane.waiting.delete(mail.id)
@@ -284,9 +293,9 @@ export class AgentRunner {
     }
   }
 
-  /** An empty mailbox, and somebody whose input was in it: another runner of this scope has run it. */
-  async #answerLate(key: string, lane: Lane): Promise<void> {
-    for (const waiting of [...lane.waiting.values()].filter(({ isReady }) => isReady)) {
+  /** An empty mailbox, and some whose input was in it: another runner of this scope has run it. */
+  async #answerLate(key: string, lane: Lane, late: readonly Waiting[]): Promise<void> {
+    for (const waiting of late) {
       const known = await this.#options.store.result(this.#scope, key, waiting.id)
       lane.waiting.delete(waiting.id)
       if (known === undefined)
