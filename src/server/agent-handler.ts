@@ -92,7 +92,6 @@ async function* converse(
         id: `${start.taskId} ${start.message.messageId}`,
         signal: work.signal,
         before: agent.ready,
-        caller,
         ask: (question) => ask(question, '', work),
         tools: toToolSpace(around, services, { taskId: work.taskId, contextId: work.contextId, conversation: key }),
         onEvent: (event) => events.push(event),

@@ -1,5 +1,5 @@
 /** A tool call as work for the task runtime: what the tool says becomes the events of its task. */
-import { abortReason, onAbort } from '../base/abort.ts'
+import { untilAborted } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
 import { cloneJson, type JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
@@ -94,7 +94,7 @@ export function toLateWork(finding: Promise<Work>, call: ToolCall, chain: Delega
     timeoutMs: toTimeout(undefined, call, chain),
     fail: (error) => failed(error, call.name.slice(0, 100)),
     async *run(context) {
-      const work = await unlessStopped(finding, context.signal)
+      const work = await untilAborted(context.signal, finding)
       if (work.refusal !== undefined) return work.refusal
       if (work.timeoutMs !== undefined) context.limit(work.timeoutMs)
       try {
@@ -104,18 +104,6 @@ export function toLateWork(finding: Promise<Work>, call: ToolCall, chain: Delega
         return work.fail(ConvokeError.from(error))
       }
     },
-  }
-}
-
-async function unlessStopped<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
-  let stopListening = (): void => {}
-  try {
-    return await new Promise<Value>((resolve, reject) => {
-      stopListening = onAbort(signal, () => reject(abortReason(signal)))
-      promise.then(resolve, reject)
-    })
-  } finally {
-    stopListening()
   }
 }
 
