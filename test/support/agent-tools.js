@@ -1,22 +1,6 @@
 // Tools for a node with an agent in a process of its own. They tell the test that they run, and wait for it.
 import { defineTool } from 'convoke'
-
-const released = new Set()
-const waiting = new Map()
-process.on('message', (name) => {
-  released.add(name)
-  waiting.get(name)?.()
-})
-// The test's end of the channel must not keep this process alive.
-process.channel?.unref()
-
-const untilReleased = (name) =>
-  new Promise((resolve) => {
-    if (released.has(name)) resolve()
-    else waiting.set(name, resolve)
-  })
-
-const tell = (news) => process.send?.(news)
+import { tell, untilReleased } from './gates.js'
 
 export const note = defineTool({
   name: 'note',

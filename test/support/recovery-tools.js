@@ -1,23 +1,6 @@
 // Tools for a node in a process of its own. They wait for the test, and tell it what happens to them.
 import { defineTool } from 'convoke'
-
-/** What the test has let go so far. */
-const released = new Set()
-const waiting = new Map()
-process.on('message', (name) => {
-  released.add(name)
-  waiting.get(name)?.()
-})
-// The test's end of the channel must not keep this process alive.
-process.channel?.unref()
-
-const untilReleased = (name) =>
-  new Promise((resolve) => {
-    if (released.has(name)) resolve()
-    else waiting.set(name, resolve)
-  })
-
-const tell = (news) => process.send?.(news)
+import { tell, untilReleased } from './gates.js'
 
 const count = (name, traits) =>
   defineTool({

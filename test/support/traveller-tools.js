@@ -2,24 +2,7 @@
 // channel.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { defineTool } from 'convoke'
-
-/** What the test has let go so far. */
-const released = new Set()
-const waiting = new Map()
-process.on('message', (name) => {
-  released.add(name)
-  waiting.get(name)?.()
-})
-// The test's end of the channel must not keep this process alive.
-process.channel?.unref()
-
-const untilReleased = (name) =>
-  new Promise((resolve) => {
-    if (released.has(name)) resolve()
-    else waiting.set(name, resolve)
-  })
-
-const tell = (news) => process.send?.(news)
+import { tell, untilReleased } from './gates.js'
 
 /** The nodes that a call still has to pass, `['bob', 'alice']`. */
 const route = { type: 'array', items: { type: 'string' }, default: [] }
