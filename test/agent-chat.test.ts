@@ -16,9 +16,10 @@ import {
   type RunEvent,
 } from 'convoke'
 import { expect, test } from 'vitest'
-import { add, chatAgent, failureOf, readableLog, said, startChat, startRunner } from './support/chat-agents.ts'
+import { add, chatAgent, readableLog, said, startChat, startRunner } from './support/chat-agents.ts'
 import { cleanup, deferred, until, within } from './support/lifetime.ts'
 import { startModelServer, type ModelScript, type ModelStep } from './support/model-server.ts'
+import { failureOf } from './support/failure.ts'
 
 const callAdd = (a: number, b: number, id?: string): ModelStep => {
   return { call: { name: 'add', arguments: { a, b }, ...(id === undefined ? {} : { id }) } }

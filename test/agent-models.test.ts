@@ -12,6 +12,7 @@ import { inspect } from 'node:util'
 import { describe, expect, test } from 'vitest'
 import { cleanup, deferred, within } from './support/lifetime.ts'
 import { startModelServer, type ModelAnswer, type ModelScript, type ModelStep } from './support/model-server.ts'
+import { failureOf } from './support/failure.ts'
 
 const hello: ChatRequest = { messages: [{ role: 'user', content: 'Hello.' }] }
 
@@ -50,18 +51,6 @@ async function ask(
 async function answerTo(answer: ModelAnswer, request: ChatRequest = hello): Promise<Outcome> {
   const { connection } = await start([answer])
   return await ask(connection, request)
-}
-
-async function failureOf(work: Promise<unknown>): Promise<ConvokeError> {
-  const error: unknown = await within(
-    work.then(
-      (value) => new Error(`It did not fail, but gave ${inspect(value)}.`),
-      (reason: unknown) => reason,
-    ),
-    'a failure',
-  )
-  if (!(error instanceof ConvokeError)) throw error
-  return error
 }
 
 function text(deltas: readonly ChatDelta[]): string {

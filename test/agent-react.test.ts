@@ -22,17 +22,10 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
-import {
-  add,
-  addModel,
-  failureOf,
-  readableLog,
-  said,
-  startRunner,
-  type ChatTestOptions,
-} from './support/chat-agents.ts'
+import { add, addModel, readableLog, said, startRunner, type ChatTestOptions } from './support/chat-agents.ts'
 import { cleanup, temporaryFolder } from './support/lifetime.ts'
 import { startModelServer, type ModelScript, type ModelServer } from './support/model-server.ts'
+import { failureOf } from './support/failure.ts'
 
 interface Started {
   readonly model: ModelServer

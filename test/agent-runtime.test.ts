@@ -19,6 +19,7 @@ import {
 } from 'convoke'
 import { expect, test } from 'vitest'
 import { cleanup, deferred, until, within } from './support/lifetime.ts'
+import { failureOf } from './support/failure.ts'
 
 function value(event: AgentEvent<string, object>): Json {
   return (event.payload as { value: Json }).value
@@ -59,15 +60,6 @@ function around(inner: AgentStore, own: Partial<AgentStore>): AgentStore {
     expire: (...args) => inner.expire(...args),
     ...own,
   }
-}
-
-async function failureOf(work: Promise<unknown>): Promise<ConvokeError> {
-  const error: unknown = await work.then(
-    () => undefined,
-    (reason: unknown) => reason,
-  )
-  expect(error).toBeInstanceOf(ConvokeError)
-  return error as ConvokeError
 }
 
 test('an input goes through the actions that hear it, and outputs come in the order in which they were put out', async () => {

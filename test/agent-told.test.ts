@@ -25,10 +25,11 @@ import { describe, expect, test } from 'vitest'
 import { formatTrace } from '../dist/agent/trace-text.js'
 import { readTrace, toTree } from '../dist/agent/event-trace.js'
 import { createLog } from '../dist/base/log.js'
-import { add, addModel, chatAgent, failureOf, said, startChat, startRunner } from './support/chat-agents.ts'
+import { add, addModel, chatAgent, said, startChat, startRunner } from './support/chat-agents.ts'
 import { convoke } from './support/command.ts'
 import { cleanup, temporaryFolder } from './support/lifetime.ts'
 import { startModelServer, type ModelScript } from './support/model-server.ts'
+import { failureOf } from './support/failure.ts'
 
 interface Told extends Record<string, unknown> {
   readonly level: string

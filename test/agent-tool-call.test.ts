@@ -21,9 +21,10 @@ import {
   type Tool,
 } from 'convoke'
 import { expect, test } from 'vitest'
-import { add, chatAgent, failureOf, said, startRunner } from './support/chat-agents.ts'
+import { add, chatAgent, said, startRunner } from './support/chat-agents.ts'
 import { cleanup, deferred, startNode, until, within } from './support/lifetime.ts'
 import { startModelServer } from './support/model-server.ts'
+import { failureOf } from './support/failure.ts'
 
 type Payload = ToolResponseEvent['payload']
 

@@ -14,20 +14,9 @@ import { inspect } from 'node:util'
 import { describe, expect, test } from 'vitest'
 import { cleanup, deferred, temporaryFolder, within } from './support/lifetime.ts'
 import { startModelServer, type EmbeddingScript } from './support/model-server.ts'
+import { failureOf } from './support/failure.ts'
 
 const stopped = new ConvokeError('canceled', 'Enough.')
-
-async function failureOf(work: Promise<unknown>): Promise<ConvokeError> {
-  const error: unknown = await within(
-    work.then(
-      (value) => new Error(`It did not fail, but gave ${inspect(value)}.`),
-      (reason: unknown) => reason,
-    ),
-    'a failure',
-  )
-  if (!(error instanceof ConvokeError)) throw error
-  return error
-}
 
 async function startEmbeddings(script?: EmbeddingScript, options: Partial<OpenAiEmbeddingOptions> = {}) {
   const server = await startModelServer([], script)

@@ -9,7 +9,8 @@ import { pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { cleanup, temporaryFolder, until, within } from './support/lifetime.ts'
 import { httpServer, isRunning, stdioServer, type TestServer } from './support/mcp-servers.ts'
-import { failureOf, toolsOf } from './support/mcp-tools.ts'
+import { toolsOf } from './support/mcp-tools.ts'
+import { failureOf } from './support/failure.ts'
 
 const handles = (): string[] =>
   process.getActiveResourcesInfo().filter((kind) => !/^(FS|Immediate|TickObject)/.test(kind))

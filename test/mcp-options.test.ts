@@ -9,7 +9,8 @@ import { secretsOf, toServerSettings, toServiceId, type ServerSettings } from '.
 import { cleanSchema } from '../dist/tools/foreign.js'
 import { temporaryFolder } from './support/lifetime.ts'
 import { stdioServer } from './support/mcp-servers.ts'
-import { failureOf, toolsOf } from './support/mcp-tools.ts'
+import { toolsOf } from './support/mcp-tools.ts'
+import { failureOf } from './support/failure.ts'
 
 function settingsOf(options: McpServerOptions): { settings: ServerSettings; warnings: readonly string[] } {
   const { settings, warnings } = toServerSettings('test', options, '/base')

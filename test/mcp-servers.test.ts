@@ -17,8 +17,9 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { cleanup, startNode, temporaryFolder, until, within } from './support/lifetime.ts'
 import { httpServer, isRunning, realServer, stdioServer, type TestServer } from './support/mcp-servers.ts'
-import { failureOf, toolsOf, type TestTools } from './support/mcp-tools.ts'
+import { toolsOf, type TestTools } from './support/mcp-tools.ts'
 import { freePort } from './support/process.ts'
+import { failureOf } from './support/failure.ts'
 
 const partsOf = (value: ToolValue): readonly JsonObject[] => {
   expect(value).toBeInstanceOf(Content)

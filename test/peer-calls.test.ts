@@ -3,7 +3,6 @@ import {
   connectPeer,
   defineTool,
   type ConnectOptions,
-  type ConvokeError,
   type Json,
   type JsonObject,
   type Message,
@@ -27,6 +26,7 @@ import {
   type ScriptedExchange,
 } from './support/scripted-peer.ts'
 import { getTask, range, request, say } from './support/wire.ts'
+import { failureOf } from './support/failure.ts'
 
 afterEach(() => {
   vi.useRealTimers()
@@ -36,15 +36,6 @@ async function connect(url: string, options: ConnectOptions = {}): Promise<Peer>
   const peer = await connectPeer(url, { id: 'bob', ...options })
   cleanup(() => peer.close())
   return peer
-}
-
-async function failureOf(work: Promise<unknown>): Promise<ConvokeError> {
-  try {
-    await work
-  } catch (error) {
-    return error as ConvokeError
-  }
-  throw new Error('It did not fail.')
 }
 
 async function drain(events: AsyncIterable<unknown>): Promise<void> {

@@ -14,6 +14,7 @@ import { startFaultProxy } from './support/fault-proxy.ts'
 import { cleanup, deferred, startNode, until, within } from './support/lifetime.ts'
 import { startPlainPeer } from './support/peers.ts'
 import { startScriptedPeer, taskAs } from './support/scripted-peer.ts'
+import { failureOf } from './support/failure.ts'
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} }
 const never = new AbortController().signal
@@ -28,15 +29,6 @@ function agentAt(url: string, options: Partial<PeerOptions> = {}): PeerAgent {
   const agent = new PeerAgent({ url, id: 'bob', ...options }, { log: silent })
   cleanup(() => agent.close())
   return agent
-}
-
-async function failureOf(work: Promise<unknown>): Promise<ConvokeError> {
-  try {
-    await work
-  } catch (error) {
-    return error as ConvokeError
-  }
-  throw new Error('It did not fail.')
 }
 
 describe('what an agent answers', () => {

@@ -8,6 +8,7 @@ import { callTool, runTool } from '../dist/tools/call.js'
 import { checkParams } from '../dist/tools/validation.js'
 import { defineTool, isDefinedTool } from '../dist/tools/define.js'
 import type { Tool, ToolContext, ToolValue } from '../dist/tools/tool.js'
+import { failureOf } from './support/failure.ts'
 
 const noParams = { type: 'object', properties: {} } as const
 
@@ -45,15 +46,6 @@ async function call(tool: Tool, params?: unknown, changes?: Partial<ToolContext>
 /** Lets everything happen that can happen now. */
 function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
-}
-
-async function failureOf(promise: Promise<unknown>): Promise<ConvokeError> {
-  const error: unknown = await promise.then(
-    () => undefined,
-    (thrown: unknown) => thrown,
-  )
-  expect(error).toBeInstanceOf(ConvokeError)
-  return error as ConvokeError
 }
 
 /** A tool around a function, whatever it gives. */

@@ -5,7 +5,7 @@ import {
   AgentRunner,
   ChatRequestEvent,
   ChatResponseEvent,
-  ConvokeError,
+  type ConvokeError,
   createMemoryAgentStore,
   defineTool,
   InputEvent,
@@ -22,6 +22,7 @@ import {
 import { expect } from 'vitest'
 import { cleanup } from './lifetime.ts'
 import { startModelServer, type ModelScript, type ModelServer } from './model-server.ts'
+import { failureOf } from './failure.ts'
 
 export interface ChatTestOptions {
   readonly tools?: readonly Tool[]
@@ -103,15 +104,6 @@ export async function startChat(script: ModelScript, options: ChatTestOptions = 
     return outputs[0] as unknown as Response
   }
   return { model, runner, told, ask: run, failure: (text, more) => failureOf(run(text, more)) }
-}
-
-export async function failureOf(work: Promise<unknown>): Promise<ConvokeError> {
-  const error: unknown = await work.then(
-    (value) => `it did not fail, and came to ${JSON.stringify(value)}`,
-    (reason: unknown) => reason,
-  )
-  expect(error).toBeInstanceOf(ConvokeError)
-  return error as ConvokeError
 }
 
 /** Adds numbers; reads only. */

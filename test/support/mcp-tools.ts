@@ -1,6 +1,6 @@
 /** The tools of some MCP servers, as tests call them. */
 import {
-  ConvokeError,
+  type ConvokeError,
   LocalToolRegistry,
   McpServerRegistry,
   ToolManager,
@@ -9,8 +9,8 @@ import {
   type ToolCallOptions,
   type ToolValue,
 } from 'convoke'
-import { expect } from 'vitest'
 import { cleanup } from './lifetime.ts'
+import { failureOf } from './failure.ts'
 
 interface Line {
   readonly level: string
@@ -59,15 +59,4 @@ function toText(details: unknown): string {
   return JSON.stringify(details, (_key, value: unknown) =>
     value instanceof Error ? { message: value.message, cause: value.cause } : value,
   )
-}
-
-/** The failure that this ends with. */
-export async function failureOf(work: Promise<unknown>): Promise<ConvokeError> {
-  try {
-    await work
-  } catch (error) {
-    if (error instanceof ConvokeError) return error
-    throw error
-  }
-  return expect.fail('It did not fail.')
 }
