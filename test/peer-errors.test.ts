@@ -509,7 +509,7 @@ const rows: readonly Row[] = [
       async ({ events }) => {
         await events({ task: taskAs('t', 'TASK_STATE_WORKING') }, artifactOf('t', 'stream', [{ text: 'still' }]))
       },
-      { call: () => ({ timeoutMs: 1_500 }) },
+      { call: () => ({ timeoutMs: 4_000 }) }, // all rows run at once: the call must be under way by then on a busy machine, too
     ),
     code: 'timeout',
     kind: 'timeout',

@@ -72,28 +72,33 @@ export function deferred<Value = void>(): Deferred<Value> {
   return { promise, resolve }
 }
 
-/** Resolves with what `condition` gives as soon as that is truthy. For what sends no event; fails after 5 seconds. */
+// Only what will never come waits as long as this: a busy machine must not make a test fail that is right.
+// Less than a test may take, so that the failure says what was waited for.
+const patienceMs = 15_000
+const waited = `Waited ${patienceMs / 1_000} seconds for`
+
+/** Resolves with what `condition` gives as soon as that is truthy. For what sends no event; fails after 15 seconds. */
 export async function until<Value>(
   condition: () => Value | Promise<Value>,
   what: string | (() => string) = 'the condition',
 ): Promise<Exclude<Value, undefined | null | false>> {
-  const deadline = Date.now() + 5_000
+  const deadline = Date.now() + patienceMs
   for (;;) {
     const value = await condition()
     if (value) return value as Exclude<Value, undefined | null | false>
-    if (Date.now() > deadline) throw new Error(`Waited 5 seconds for ${typeof what === 'string' ? what : what()}.`)
+    if (Date.now() > deadline) throw new Error(`${waited} ${typeof what === 'string' ? what : what()}.`)
     await wait(5)
   }
 }
 
-/** The promise's value; fails, naming what was waited for, when it does not come within 5 seconds. */
+/** The promise's value; fails, naming what was waited for, when it does not come within 15 seconds. */
 export async function within<Value>(promise: Promise<Value>, what: string): Promise<Value> {
   const controller = new AbortController()
   try {
     return await Promise.race([
       promise,
-      wait(5_000, undefined, { signal: controller.signal }).then(() => {
-        throw new Error(`Waited 5 seconds for ${what}.`)
+      wait(patienceMs, undefined, { signal: controller.signal }).then(() => {
+        throw new Error(`${waited} ${what}.`)
       }),
     ])
   } finally {
