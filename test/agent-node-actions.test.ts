@@ -271,6 +271,20 @@ describe('other agents', () => {
     expect(new Set(heard).size).toBe(2)
   })
 
+  test('answer each question, also where an action looks for them anew and asks the same again', async () => {
+    let heard = 0
+    const node = await startPair(
+      () => `Answer ${++heard}`,
+      async (_event, context) => {
+        const ask = async () => (await (await context.getResource('bob', 'remoteAgent')).ask('Is it done?')).answer
+        context.sendEvent(new OutputEvent([await ask(), await ask(), await ask()]))
+      },
+    )
+    expect(partsOf(await send(node.url, say('Hi.')))).toEqual({
+      answer: [{ data: ['Answer 1', 'Answer 2', 'Answer 3'] }],
+    })
+  })
+
   test('have conversations that an action names itself, and these stay apart', async () => {
     const heard: string[] = []
     const node = await startPair(

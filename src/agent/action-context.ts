@@ -4,6 +4,7 @@ import type { Json, JsonObject } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
 import { stableUuid } from '../base/stable-id.ts'
 import { excerpt, findNotJson } from '../tools/value.ts'
+import type { RemoteAgent } from './chat-model.ts'
 import type { AgentConfiguration } from './configuration.ts'
 import type { AgentToolSpace, DurableOptions, RunnerContext } from './context.ts'
 import type { AgentEvent } from './events.ts'
@@ -23,6 +24,8 @@ export class ActionContext implements RunnerContext {
   /** The event's place in the run, which is the same when the run is resumed. */
   readonly #ordinal: number
   #stepsTaken: Set<string> | undefined
+  /** By name: one for the whole action, since each counts its questions. */
+  #remoteAgents: Map<string, RemoteAgent> | undefined
 
   constructor(run: Run, action: PlannedAction, event: AgentEvent<string, object>, ordinal: number) {
     this.#run = run
@@ -96,7 +99,10 @@ export class ActionContext implements RunnerContext {
     this.#run.assertOpen('asks for a resource')
     const resource = await this.#run.host.resources.get(name, type)
     if (type !== 'remoteAgent') return resource
-    return remoteAgentOf(name, resource as Resources['remoteAgent'], this) as Resources[Type]
+    const agents = (this.#remoteAgents ??= new Map<string, RemoteAgent>())
+    const agent = agents.get(name) ?? remoteAgentOf(name, resource as RemoteAgent, this)
+    agents.set(name, agent)
+    return agent as Resources[Type]
   }
 
   async #durableExecute<T extends Json>(
