@@ -14,10 +14,12 @@ import {
   type AgentRunnerOptions,
   type AgentStore,
   type Json,
+  type ResourceContext,
   type RunEvent,
   type RunnerContext,
 } from 'convoke'
 import { expect, test } from 'vitest'
+import { createLog } from '../dist/base/log.js'
 import { cleanup, deferred, until, within } from './support/lifetime.ts'
 import { failureOf } from './support/failure.ts'
 
@@ -226,6 +228,47 @@ test('what is no event, or an output of nothing, is refused where it is sent', a
     })
   }
   expect(await runner.run('a', 'byType')).toEqual({ outputs: [7] })
+})
+
+test('an event is as it was sent, whatever an action does to it', async () => {
+  const changes: ((event: { payload: unknown; type: string; id: string }) => void)[] = [
+    (event) => (event.payload = { value: () => 1 }),
+    (event) => (event.payload = Object.freeze({ value: 1n })),
+    (event) => (event.type = 'output'),
+    (event) => (event.id = ''),
+  ]
+  const seen: unknown[] = []
+  const agent = new Agent()
+    .addAction('start', [InputEvent], (event, context) => {
+      changes[value(event) as number]?.(event as never)
+      context.sendEvent(new AgentEvent('other', {}))
+    })
+    .addAction('look', [InputEvent], (event) => void seen.push(event.toJSON()))
+  const runner = startRunner(agent)
+  for (const change of changes.keys()) {
+    expect((await failureOf(runner.run('a', change))).code).toBe('action_failed')
+  }
+  await runner.run('a', changes.length)
+  expect(seen).toEqual([{ id: expect.any(String), type: 'input', payload: { value: changes.length } }])
+})
+
+test('what another copy of the library has made is an event, and what only looks like one is not', async () => {
+  const looks: Record<string, () => unknown> = {
+    good: () => ({ id: '1', type: 'output', payload: Object.freeze({ value: 'good' }) }),
+    bigint: () => ({ id: '1', type: 'output', payload: Object.freeze({ value: 1n }) }),
+    inside: () => ({ id: '1', type: 'output', payload: Object.freeze({ value: { deep: [() => 1] } }) }),
+    replaced: () => Object.assign(new OutputEvent(1) as object, { payload: Object.freeze({ value: 1n }) }),
+  }
+  const runner = startRunner(
+    agentOf((event, context) => context.sendEvent(looks[value(event) as string]?.() as OutputEvent)),
+  )
+  for (const name of ['bigint', 'inside', 'replaced']) {
+    expect(await failureOf(runner.run('a', name))).toMatchObject({
+      code: 'invalid_event',
+      message: expect.stringMatching(/payload of the event "output" at \/value/),
+    })
+  }
+  expect(await runner.run('a', 'good')).toEqual({ outputs: ['good'] })
 })
 
 test('payloads are frozen copies', () => {
@@ -598,6 +641,52 @@ test('a resource is made once, when it is first asked for, and closed with the r
   await runner.close()
   expect(life).toEqual(['made n', 'closed'])
   expect((await failureOf(runner.run('a', 1))).code).toBe('unavailable')
+})
+
+test('resources are closed before those that they need, also when one breaks or hangs at that', async () => {
+  const life: string[] = []
+  const store = (name: string, close: () => unknown, need?: string) => async (around: ResourceContext) => {
+    await Promise.resolve()
+    if (need !== undefined) await around.getResource(need, 'vectorStore')
+    return {
+      add: () => Promise.resolve(),
+      query: () => Promise.resolve([]),
+      close: async () => {
+        life.push(name)
+        await close()
+      },
+    }
+  }
+  const agent = agentOf(async (_event, context) => void (await context.getResource('top', 'vectorStore')))
+    .addResource(
+      'top',
+      store('top', () => {}, 'middle'),
+      'vectorStore',
+    )
+    .addResource(
+      'middle',
+      store('middle', () => Promise.reject(new Error('broken')), 'hanging'),
+      'vectorStore',
+    )
+    .addResource(
+      'hanging',
+      store('hanging', () => new Promise(() => {}), 'base'),
+      'vectorStore',
+    )
+    .addResource(
+      'base',
+      store('base', () => {}),
+      'vectorStore',
+    )
+  const lines: string[] = []
+  const log = createLog('warn', { write: (line) => void lines.push(line) })
+  const runner = startRunner(agent, { log, graceMs: 20 })
+  await runner.run('a', 1)
+  await runner.close()
+  expect(life).toEqual(['top', 'middle', 'hanging', 'base'])
+  expect(lines).toHaveLength(2)
+  expect(lines[0]).toContain('vectorStore middle')
+  expect(lines[1]).toContain('vectorStore hanging')
 })
 
 test('a resource that the agent was given is not closed with the runner', async () => {

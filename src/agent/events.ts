@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto'
 import { ConvokeError } from '../base/errors.ts'
-import { freezeJson, type Json, type JsonObject } from '../base/json.ts'
+import { freezeJson, isObject, type Json, type JsonObject } from '../base/json.ts'
 import { excerpt } from '../tools/value.ts'
 import type { ChatMessage, ChatUsage, ModelLimits, ModelToolCall } from './chat-model.ts'
 
@@ -16,7 +16,8 @@ export type Frozen<T> = T extends (infer Item)[]
     : T
 
 /**
- * An event of any type: `new AgentEvent('review_scored', { score: 5 })`, or a subclass with `static readonly type`.
+ * An event of any type: `new AgentEvent('review_scored', { score: 5 })`, or a subclass with `static readonly type`. The event itself
+ * is frozen when it is sent, since a subclass is made bit by bit.
  * Throws `invalid_event` for a payload that is not a JSON object, with the place of what is wrong.
  */
 export class AgentEvent<Type extends string = string, Payload extends object = JsonObject> {
@@ -28,23 +29,26 @@ export class AgentEvent<Type extends string = string, Payload extends object = J
   constructor(type: Type, payload: Payload, id: string = randomUUID()) {
     if (typeof type !== 'string' || type === '')
       throw new ConvokeError('invalid_event', `The type of an event must be a text, got ${excerpt(type)}.`)
-    const copy = freezeJson(payload)
-    if ('at' in copy || typeof copy.value !== 'object' || copy.value === null || Array.isArray(copy.value)) {
-      const where = 'at' in copy && copy.at !== '' ? `at ${copy.at} is no JSON` : 'is no JSON object'
-      throw new ConvokeError(
-        'invalid_event',
-        `The payload of the event "${type}" ${where}. Use text, finite numbers, true, false, null, lists and plain objects.`,
-      )
-    }
     this.id = id
     this.type = type
-    this.payload = copy.value as Frozen<Payload>
+    this.payload = freezePayload(type, payload)
   }
 
   /** `{id, type, payload}`; {@link fromJson} reads it. */
   toJSON(): { id: string; type: Type; payload: Frozen<Payload> } {
     return { id: this.id, type: this.type, payload: this.payload }
   }
+}
+
+/** A frozen copy, or the payload itself where it is one. Throws `invalid_event` for what is no JSON object. */
+export function freezePayload<Payload extends object>(type: string, payload: Payload): Frozen<Payload> {
+  const copy = freezeJson(payload)
+  if ('value' in copy && isObject(copy.value)) return copy.value as Frozen<Payload>
+  const where = 'at' in copy && copy.at !== '' ? `at ${copy.at} is no JSON` : 'is no JSON object'
+  throw new ConvokeError(
+    'invalid_event',
+    `The payload of the event "${type}" ${where}. Use text, finite numbers, true, false, null, lists and plain objects.`,
+  )
 }
 
 /** One input of the agent: the value as it came. `InputEvent<Order>` says what it is taken to be, and checks nothing. */

@@ -1,4 +1,5 @@
-/** The resources of one runner: each made when first asked for, once, and closed at the end, the newest first. */
+/** The resources of one runner: each made when first asked for, once, and closed at the end, before those that it needed. */
+import { pause } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import { clip, closest, excerpt } from '../tools/value.ts'
@@ -9,6 +10,8 @@ export interface ResourcePoolOptions {
   readonly plan: AgentPlan
   readonly log: Logger
   readonly baseDir: string
+  /** How long a resource may take to close, in milliseconds. */
+  readonly graceMs: number
   /** Finds what the plan has not: what may come while the agent runs. Default: nothing. */
   readonly find?: (name: string, type: ResourceType) => ResourceProvider | undefined
 }
@@ -20,6 +23,7 @@ interface Made {
 
 export class ResourcePool {
   readonly #options: ResourcePoolOptions
+  /** In the order in which they were ready: each behind those that it needed. */
   readonly #made = new Map<string, Made>()
   /** Which resources those that are being made wait for. */
   readonly #waits = new Map<string, Set<string>>()
@@ -39,20 +43,30 @@ export class ResourcePool {
     return this.#find(name, type) !== undefined
   }
 
-  /** Closes what was made. What fails at that is logged. The second time does nothing. */
+  /** Closes what was made. What fails at that, or takes too long, is logged and left behind. The second time does nothing. */
   async close(): Promise<void> {
     this.#isClosed = true
+    await this.#inTime(Promise.allSettled([...this.#made.values()].map(({ promise }) => promise)))
     const made = [...this.#made].toReversed()
     this.#made.clear()
-    for (const [id, { promise, provider }] of made) {
+    for (const [id, each] of made) {
       try {
-        const resource = await promise.catch(() => undefined)
-        // One that the agent was given is its owner's to close.
-        if (resource === undefined || !provider.owns(resource)) continue
-        if ('close' in resource && typeof resource.close === 'function') await resource.close()
+        if (await this.#inTime(close(each))) continue
+        this.#options.log.warn({ resource: clip(id, 80) }, 'A resource of an agent took too long to close.')
       } catch (error) {
         this.#options.log.warn({ resource: clip(id, 80), error }, 'A resource of an agent could not be closed.')
       }
+    }
+  }
+
+  /** Whether the work has ended when the grace time is over. Throws what it throws until then. */
+  async #inTime(work: Promise<unknown>): Promise<boolean> {
+    const end = new AbortController()
+    try {
+      const late = pause(this.#options.graceMs, end.signal, { keepAlive: true }).then(() => false)
+      return await Promise.race([work.then(() => true), late])
+    } finally {
+      end.abort()
     }
   }
 
@@ -92,7 +106,12 @@ export class ResourcePool {
     const promise = provider.provide({ log, baseDir, getResource: (other, of) => this.#get(other, of, id) })
     const made = { promise, provider }
     this.#made.set(id, made)
-    promise.catch(() => this.#made.get(id) === made && this.#made.delete(id))
+    const settle = (isReady: boolean) => () => {
+      if (this.#made.get(id) !== made) return
+      this.#made.delete(id)
+      if (isReady) this.#made.set(id, made)
+    }
+    promise.then(settle(true), settle(false))
     return made
   }
 
@@ -121,4 +140,11 @@ export class ResourcePool {
             : 'Add it by `addResource`.'
     return new ConvokeError('not_found', `The agent has no resource ${excerpt(name)} of the type ${type}. ${hint}`)
   }
+}
+
+/** One that the agent was given is its owner's to close. */
+async function close({ promise, provider }: Made): Promise<void> {
+  const resource = await promise.catch(() => undefined)
+  if (resource === undefined || !provider.owns(resource)) return
+  if ('close' in resource && typeof resource.close === 'function') await resource.close()
 }

@@ -10,7 +10,7 @@ import { toolsOfRun } from './agent-tools.ts'
 import type { AgentConfiguration } from './configuration.ts'
 import type { Action, AgentToolSpace, RunOptions } from './context.ts'
 import type { EventLog } from './event-log.ts'
-import { OutputEvent, type AgentEvent } from './events.ts'
+import { freezePayload, OutputEvent, type AgentEvent } from './events.ts'
 import type { Hearing } from './hearing.ts'
 import type { MemoryTree } from './memory.ts'
 import type { AgentPlan, PlannedAction } from './plan.ts'
@@ -73,8 +73,7 @@ export class Run {
   async execute(): Promise<void> {
     const { signal } = this.start.options
     const unlink = signal === undefined ? undefined : onAbort(signal, () => this.stop(abortReason(signal)))
-    const { input } = this.start
-    this.#queue.push({ event: input, cause: undefined })
+    this.#queue.push({ event: Object.freeze(this.start.input), cause: undefined })
     try {
       for (let ordinal = 0; ordinal < this.#queue.length; ordinal++) {
         if (ordinal === this.host.maxEvents) throw this.#endless()
@@ -116,8 +115,7 @@ export class Run {
 
   send(event: AgentEvent<string, object>, cause: NonNullable<Queued['cause']>): void {
     this.assertOpen('sends an event')
-    checkEvent(event)
-    this.#queue.push({ event, cause })
+    this.#queue.push({ event: settled(event), cause })
   }
 
   step(id: string): StepRecord | undefined {
@@ -240,19 +238,25 @@ export class Run {
   }
 }
 
-/** Actions may be plain JavaScript; a payload that is frozen was checked when its event was made. */
-function checkEvent(event: unknown): void {
-  const { id, type, payload } = isObject(event) ? event : {}
+/**
+ * The event as everybody hears it: frozen, with a payload that is known to be JSON. Actions may be plain JavaScript, and an event may
+ * come from another copy of this package, whose word does not count.
+ */
+function settled<Event extends AgentEvent<string, object>>(event: Event): Event {
+  const { id, type, payload } = isObject(event) ? (event as Partial<Event>) : {}
   if (typeof id !== 'string' || typeof type !== 'string' || !isObject(payload) || !Object.isFrozen(payload))
     throw new ConvokeError(
       'invalid_event',
       `An action can send events alone, such as new OutputEvent(value) or new AgentEvent(type, payload), got ${excerpt(event)}.`,
     )
-  if (type === OutputEvent.type && payload['value'] === undefined)
+  if (type === OutputEvent.type && (payload as { value?: unknown }).value === undefined)
     throw new ConvokeError(
       'invalid_event',
       'An output has the value undefined, which is no JSON. Put out null for nothing.',
     )
+  const known = freezePayload(type, payload)
+  if (known !== payload) Object.assign(event, { payload: known })
+  return Object.freeze(event)
 }
 
 /** Also a promise of another make: a query builder's, another realm's. */

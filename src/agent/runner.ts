@@ -46,7 +46,7 @@ export interface AgentRunnerOptions {
   readonly maxWaiting?: number
   /** How many events a run may have; then `event_limit`. Default: 10,000. */
   readonly maxEvents?: number
-  /** How long an action that does not heed its signal is waited for, in milliseconds. Default: 5,000. */
+  /** How long an action that does not heed its signal is waited for, and a resource that closes, in milliseconds. Default: 5,000. */
   readonly graceMs?: number
   /**
    * What is done with an input in the mailbox that nobody here has asked for: one that a process before was to run. `run`
@@ -115,9 +115,10 @@ export class AgentRunner {
     this.#options = options
     this.#scope = options.scope ?? 'agent'
     this.#log = options.log ?? createLog('warn')
-    const { plan, baseDir = '.', findResource: find } = options
+    const { plan, baseDir = '.', findResource: find, graceMs = defaults.graceMs } = options
     plan.assertActs()
-    this.#resources = new ResourcePool({ plan, log: this.#log, baseDir, ...(find === undefined ? {} : { find }) })
+    const log = this.#log
+    this.#resources = new ResourcePool({ plan, log, baseDir, graceMs, ...(find === undefined ? {} : { find }) })
   }
 
   /**
