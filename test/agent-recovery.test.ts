@@ -265,3 +265,39 @@ describe('an agent that is asked by a step which is repeated answers once', () =
     expect(await askTwice(folder, { agent: { id: 'alice', module: './agent.mjs' } })).toBe('Bob is well.')
   })
 })
+
+test('what an action does after its run has ended is refused, and the node goes on', async () => {
+  const folder = await temporaryFolder()
+  await writeFile(
+    join(folder, 'agent.mjs'),
+    `import { Agent, InputEvent, OutputEvent } from ${JSON.stringify(new URL('../dist/index.js', import.meta.url).href)}
+import { tell } from ${JSON.stringify(new URL('./support/gates.js', import.meta.url).href)}
+const late = {
+  memory: async (context) => context.shortTermMemory.set('late', 1),
+  event: async (context) => context.sendEvent(new OutputEvent('late')),
+  step: async (context) => context.durableExecute('late', () => 1),
+}
+process.on('uncaughtExceptionMonitor', ({ code = 'other' }) => tell(code))
+export const agent = new Agent().addAction('start', [InputEvent], (event, context) => {
+  const work = late[event.value]
+  if (work) setTimeout(() => work(context))
+  if (event.value === 'timer') setTimeout(() => context.shortTermMemory.set('late', 1))
+  if (event.value === 'broken') setTimeout(() => { throw new Error('broken') })
+  context.sendEvent(new OutputEvent(context.shortTermMemory.get('late') ?? null))
+})
+`,
+  )
+  const node = await serveConfig(folder, {
+    agent: { id: 'alice', module: './agent.mjs' },
+    server: { port: 0 },
+    store: { url: 'sqlite:./node.db' },
+  })
+  for (const [i, what] of ['memory', 'event', 'step', 'timer'].entries()) {
+    const task = await send(node.url, say(what, { contextId: 'a' }))
+    expect(task.artifacts?.[0]?.parts).toEqual([{ data: null }])
+    await until(() => node.count('run_ended') === i + 1, 'the late work to be refused')
+  }
+  expect((await send(node.url, say('again', { contextId: 'a' }))).artifacts?.[0]?.parts).toEqual([{ data: null }])
+  void send(node.url, say('broken')).catch(() => {})
+  expect(await node.ended()).toBe(1)
+})

@@ -240,7 +240,7 @@ test('an event is as it was sent, whatever an action does to it', async () => {
   const seen: unknown[] = []
   const agent = new Agent()
     .addAction('start', [InputEvent], (event, context) => {
-      changes[value(event) as number]?.(event as never)
+      changes[value(event) as number]?.(event)
       context.sendEvent(new AgentEvent('other', {}))
     })
     .addAction('look', [InputEvent], (event) => void seen.push(event.toJSON()))

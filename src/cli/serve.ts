@@ -9,6 +9,7 @@ import { loadConfigFile } from './config.ts'
 import { CommandFailure } from './failure.ts'
 import { stopSignals } from './signals.ts'
 import { createPaint } from './paint.ts'
+import { watchUncaught } from './uncaught.ts'
 
 export interface ServeFlags {
   readonly config?: string
@@ -46,10 +47,7 @@ export async function serve(flags: ServeFlags): Promise<void> {
   } catch (error) {
     throw new CommandFailure(1, error, logLevel === 'debug')
   }
-  process.once('uncaughtException', (error) => {
-    createLog(logLevel).error({ error }, 'An error that nobody caught ends the node.')
-    process.exit(1)
-  })
+  watchUncaught(createLog(logLevel))
 }
 
 async function start(options: NodeOptions): Promise<Node> {

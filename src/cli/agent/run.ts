@@ -18,6 +18,7 @@ import { quote } from '../a2a/text.ts'
 import { loadConfigFile } from '../config.ts'
 import { CommandFailure, ExitRequest } from '../failure.ts'
 import { stopSignals } from '../signals.ts'
+import { watchUncaught } from '../uncaught.ts'
 import { readItems, type BadLine, type Item } from './items.ts'
 import { runInLanes } from './lanes.ts'
 import { loadAgent } from './load-agent.ts'
@@ -178,6 +179,7 @@ class FileRun {
       write: (line) => report.log(line),
       ...(flags.output === 'json' ? { pretty: false } : {}),
     })
+    watchUncaught(log)
     const { state, eventLog } = opened
     const running = {
       store: state.store,

@@ -8,6 +8,7 @@ import type { Session } from '../a2a/session.ts'
 import type { ClientFlags } from '../a2a/settings.ts'
 import { quote } from '../a2a/text.ts'
 import { configFlag, fileOrUrl, noFile, readDirectory } from '../remote/target.ts'
+import { watchUncaught } from '../uncaught.ts'
 
 /**
  * Starts the node of the configuration, runs `use` with a connection to it, and stops it. What its agent does is what `convoke
@@ -19,12 +20,14 @@ export async function withOwnAgent(session: Session<ClientFlags>, use: (peer: Pe
   if (options === undefined || file === undefined)
     throw usageFailure(`No agent is named. ${noFile}`, `${fileOrUrl.replace(' in place of its id', '')}`)
   // A chat with somebody else needs none of it.
-  const [{ createNode }, { createToken, hashToken }] = await Promise.all([
+  const [{ createNode }, { createToken, hashToken }, { createLog }] = await Promise.all([
     import('../../node.ts'),
     import('../../server/auth/token.ts'),
+    import('../../base/log.ts'),
   ])
   const token = createToken()
   const ours = forUs(session, options, hashToken(token))
+  watchUncaught(createLog(ours.logLevel))
   const node = await createNode(ours).catch((error: unknown) => {
     throw startFailure(error, options, configFlag(session))
   })
@@ -47,7 +50,11 @@ export async function withOwnAgent(session: Session<ClientFlags>, use: (peer: Pe
 }
 
 /** The same node at another address: no other program of this machine gets in, and no card sends us elsewhere. */
-function forUs({ flags }: Session<ClientFlags>, options: NodeOptions, sha256: string): NodeOptions {
+function forUs(
+  { flags }: Session<ClientFlags>,
+  options: NodeOptions,
+  sha256: string,
+): NodeOptions & Required<Pick<NodeOptions, 'logLevel'>> {
   const { publicUrl: _url, basePath: _path, trustProxy: _proxy, ...server } = options.server ?? {}
   return {
     ...options,
