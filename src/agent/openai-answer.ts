@@ -4,12 +4,13 @@ import { isObject } from '../base/json.ts'
 import { excerpt } from '../tools/value.ts'
 import type { ChatAnswer, ChatDelta, ChatUsage } from './chat-model.ts'
 import { CallAssembly } from './openai-calls.ts'
+import { ContentAssembly } from './openai-thoughts.ts'
 
 /** Everything is taken from the first choice; there are others only where somebody asked for them. */
 export class AnswerAssembly {
   readonly #invalid: (clause: string) => ConvokeError
   readonly #calls: CallAssembly
-  readonly #text: string[] = []
+  readonly #content = new ContentAssembly()
   #isRefused = false
   #hasChoice = false
   #finishReason: string | undefined
@@ -51,10 +52,15 @@ export class AnswerAssembly {
     return told
   }
 
+  /** What is still to be told when no more comes. */
+  end(): ChatDelta[] {
+    return this.#content.finish()
+  }
+
   /** The answer as far as it came. Throws `duplicate_call_id`, `model_invalid`. */
   finish(): ChatAnswer {
     const toolCalls = this.#calls.finish()
-    const content = this.#text.join('')
+    const content = this.#content.text
     const finishReason = this.#isRefused ? 'refusal' : this.#finishReason
     return {
       message: { role: 'assistant', content, ...(toolCalls.length === 0 ? {} : { toolCalls }) },
@@ -66,17 +72,13 @@ export class AnswerAssembly {
   #take(delta: Record<string, unknown>): ChatDelta[] {
     const told: ChatDelta[] = []
     const reasoning = [delta['reasoning_content'], delta['reasoning']].find(isText)
-    if (reasoning !== undefined) told.push({ type: 'reasoning', text: reasoning })
-    for (const piece of this.#partsOf(delta['content'])) {
-      if (piece.type === 'text') this.#text.push(piece.text)
-      told.push(piece)
-    }
+    if (reasoning !== undefined) told.push(...this.#think(reasoning))
+    told.push(...this.#tell(delta['content']))
     const { refusal, tool_calls: calls } = delta
     if (isText(refusal)) {
       // The model's own words for why it does not answer are its answer.
       this.#isRefused = true
-      this.#text.push(refusal)
-      told.push({ type: 'text', text: refusal })
+      told.push(...this.#content.take(refusal))
     }
     if (calls === undefined || calls === null) return told
     if (!Array.isArray(calls)) throw this.#invalid('has `tool_calls` that are no list')
@@ -84,18 +86,23 @@ export class AnswerAssembly {
     return told
   }
 
+  #think(text: string): ChatDelta[] {
+    this.#content.noteThoughts()
+    return [{ type: 'reasoning', text }]
+  }
+
   /** Content is a text, or a list of parts, of which texts and thoughts are taken. */
-  #partsOf(content: unknown): Exclude<ChatDelta, { type: 'restart' }>[] {
+  #tell(content: unknown): ChatDelta[] {
     if (content === undefined || content === null || content === '') return []
-    if (typeof content === 'string') return [{ type: 'text', text: content }]
+    if (typeof content === 'string') return this.#content.take(content)
     if (!Array.isArray(content)) throw this.#invalid('has content that is neither text nor a list of parts')
-    return content.flatMap((part: unknown): Exclude<ChatDelta, { type: 'restart' }>[] => {
-      if (isText(part)) return [{ type: 'text', text: part }]
+    return content.flatMap((part: unknown): ChatDelta[] => {
+      if (isText(part)) return this.#content.take(part)
       if (!isObject(part)) return []
-      if (isText(part['text'])) return [{ type: 'text', text: part['text'] }]
+      if (isText(part['text'])) return this.#content.take(part['text'])
       const { thinking } = part
       const thoughts = isText(thinking) ? thinking : textsIn(thinking)
-      return thoughts === '' ? [] : [{ type: 'reasoning', text: thoughts }]
+      return thoughts === '' ? [] : this.#think(thoughts)
     })
   }
 }

@@ -97,6 +97,7 @@ export class OpenAiConnection implements ChatModelConnection {
       await chunks.return({ isDone: false, isStream: true })
     }
     if (!answer.hasChoice) throw endpoint.foreign('has no choices')
+    yield* answer.end()
     const whole = answer.finish()
     if (format === undefined || whole.message.toolCalls !== undefined) return whole
     return { ...whole, message: { ...whole.message, content: format.restore(whole.message.content) } }

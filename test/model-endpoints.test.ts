@@ -1,0 +1,150 @@
+/** What the many endpoints that speak chat completions really send, each in its own way, over real sockets. */
+import {
+  OpenAiConnection,
+  type ChatAnswer,
+  type ChatDelta,
+  type ChatRequest,
+  type OpenAiConnectionOptions,
+} from 'convoke'
+import { describe, expect, test } from 'vitest'
+import { startChat } from './support/chat-agents.ts'
+import { failureOf } from './support/failure.ts'
+import { cleanup } from './support/lifetime.ts'
+import { startModelServer, type ModelAnswer, type ModelScript, type ModelStep } from './support/model-server.ts'
+
+const hello: ChatRequest = { messages: [{ role: 'user', content: 'Hello.' }] }
+
+async function start(script: ModelScript, options: Partial<OpenAiConnectionOptions> = {}) {
+  const model = await startModelServer(script)
+  const connection = new OpenAiConnection({ baseUrl: model.url, model: 'scripted', ...options })
+  cleanup(() => connection.close())
+  const ask = async (request: ChatRequest = hello): Promise<{ deltas: ChatDelta[]; answer: ChatAnswer }> => {
+    const deltas: ChatDelta[] = []
+    const answering = connection.chat(request, { signal: new AbortController().signal })
+    for (;;) {
+      const step = await answering.next()
+      if (step.done === true) return { deltas, answer: step.value }
+      deltas.push(step.value)
+    }
+  }
+  return { model, ask }
+}
+
+async function answerTo(answer: ModelAnswer, request?: ChatRequest) {
+  const { ask } = await start([answer])
+  return await ask(request)
+}
+
+/** The deltas as one line each, those of one type put together. */
+function told(deltas: readonly ChatDelta[]): string[] {
+  const lines: string[] = []
+  let last = ''
+  for (const delta of deltas) {
+    const text = 'text' in delta ? delta.text : ''
+    if (delta.type === last) lines.push(lines.pop() + text)
+    else lines.push(`${delta.type}: ${text}`)
+    last = delta.type
+  }
+  return lines
+}
+
+/** Bytes of a stream as they are. */
+function stream(body: string): ModelAnswer {
+  return { status: 200, headers: { 'content-type': 'text/event-stream' }, body }
+}
+
+describe('thoughts in the content of an answer', () => {
+  test.each<[string, ModelStep[], string[]]>([
+    ['in one piece', ['<think>Hm.</think>\n\nYes.'], ['reasoning: Hm.', 'text: Yes.']],
+    [
+      'in pieces that cut the tags',
+      ['\n<th', 'ink>\nHm', '.\n</', 'thin', 'k>', '\n\n', 'Yes', '.'],
+      ['reasoning: \nHm.\n', 'text: Yes.'],
+    ],
+    ['one character after the other', '<think>a<b</think>Yes.'.split(''), ['reasoning: a<b', 'text: Yes.']],
+    ['that are empty', ['<think>\n\n</think>\n\nYes.'], ['reasoning: \n\n', 'text: Yes.']],
+    ['by another name', ['<thought>Hm.</thought>Yes.'], ['reasoning: Hm.', 'text: Yes.']],
+    ['that never end', ['<think>Hm. </thi', { finish: 'length' }], ['reasoning: Hm. </thi']],
+    ['beside others', [{ reasoning: 'Hm.' }, '\n\nYes.'], ['reasoning: Hm.', 'text: Yes.']],
+  ])('%s are no part of it', async (_, steps, expected) => {
+    const { deltas, answer } = await answerTo(steps)
+    expect(told(deltas)).toEqual(expected)
+    expect(answer.message.content).toBe(expected[1]?.slice('text: '.length) ?? '')
+  })
+
+  test.each<[string, string[]]>([
+    ['words that only look like a tag', ['<th', 'ree> thoughts']],
+    ['a tag in its middle', ['Write <think>', 'so</think>.']],
+    ['a closing tag in quotes', ['End it with `</think>', '`.']],
+    ['the beginning of a tag at its end', ['a <', '/think']],
+    ['nothing but space', ['\n ']],
+  ])('are not made of %s', async (_, pieces) => {
+    const { deltas, answer } = await answerTo(pieces)
+    expect(told(deltas)).toEqual([`text: ${pieces.join('')}`])
+    expect(answer.message.content).toBe(pieces.join(''))
+  })
+
+  test('are found where the template has written the opening tag: what was told is taken back', async () => {
+    const { deltas, answer } = await answerTo(['Hm. ', 'I see.\n</th', 'ink>\n\nYes', '.'])
+    expect(told(deltas)).toEqual(['text: Hm. I see.\n', 'restart: ', 'reasoning: Hm. I see.\n', 'text: Yes.'])
+    expect(answer.message.content).toBe('Yes.')
+    expect((await answerTo({ whole: 'Hm.\n</think>\n\nYes.' })).answer.message.content).toBe('Yes.')
+    // Whoever sends thoughts apart has cut them out.
+    const apart = await answerTo([{ reasoning: 'Hm.' }, 'Not </think> there.'])
+    expect(apart.answer.message.content).toBe('Not </think> there.')
+  })
+
+  test('are neither streamed nor kept, and do not break an answer that is data', async () => {
+    const thinking = '<think>Perhaps {"score": 1}?</think>\n{"score": 5}'
+    const outputSchema = { type: 'object', properties: { score: { type: 'integer' } }, required: ['score'] }
+    const data = await startChat([thinking], { request: { outputSchema } })
+    expect(await data.ask()).toMatchObject({ output: { score: 5 }, response: { content: '{"score": 5}' } })
+
+    const plain = await startChat([['Hm.\n</think>\n\n', 'Yes.']], { request: { stream: true } })
+    const { messages } = await plain.ask()
+    expect(messages.map(({ content }) => content)).toEqual(['hello', 'Yes.'])
+    const texts = plain.told.slice(plain.told.findLastIndex(({ type }) => type === 'restart') + 1)
+    expect(texts.flatMap((event) => (event.type === 'text' ? event.text : []))).toEqual(['Yes.'])
+  })
+})
+
+const chunk = (delta: object, finish: string | null = null): string =>
+  JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })
+
+test.each<[string, string]>([
+  ['with CRLF', `data: ${chunk({ content: 'Yes.' }, 'stop')}\r\n\r\ndata: [DONE]\r\n\r\n`],
+  ['with a BOM', `\uFEFFdata: ${chunk({ content: 'Yes.' }, 'stop')}\n\ndata: [DONE]\n\n`],
+  ['without a space', `data:${chunk({ content: 'Yes.' }, 'stop')}\n\ndata:[DONE]\n\n`],
+  ['with comments', `: keep-alive\n\n: OPENROUTER PROCESSING\n\ndata: ${chunk({ content: 'Yes.' }, 'stop')}\n\n`],
+  ['without its last empty line', `data: ${chunk({ content: 'Yes.' }, 'stop')}\n\ndata: [DONE]`],
+  ['with names of events', `event: message\nid: 1\ndata: ${chunk({ content: 'Yes.' }, 'stop')}\n\ndata: [DONE]\n\n`],
+  [
+    'with usage and an empty list, or null, of choices',
+    `data: ${chunk({ content: 'Yes.' }, 'stop')}\n\ndata: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}\n\ndata: {"choices":null}\n\ndata: [DONE]\n\n`,
+  ],
+  [
+    'with a role in each piece and nulls everywhere',
+    `data: ${chunk({ role: 'assistant', content: '', refusal: null, tool_calls: null, reasoning_content: null })}\n\ndata: ${chunk({ role: 'assistant', content: 'Yes.', function_call: null })}\n\ndata: ${chunk({}, 'stop')}\n\n`,
+  ],
+])('a stream %s is read', async (_, body) => {
+  expect((await answerTo(stream(body))).answer).toMatchObject({ message: { content: 'Yes.' }, finishReason: 'stop' })
+})
+
+test.each<[string, string, string]>([
+  [
+    'OpenRouter',
+    `data: {"error":{"code":429,"message":"Rate limit"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}\n\n`,
+    'model_unavailable',
+  ],
+  [
+    'vLLM',
+    `data: {"error":{"object":"error","message":"boom","type":"InternalServerError","param":null,"code":500}}\n\ndata: [DONE]\n\n`,
+    'model_unavailable',
+  ],
+  ['LM Studio', `event: error\ndata: {"error":{"message":"The model has crashed"}}\n\n`, 'model_interrupted'],
+  ['llama.cpp of old', `error: {"code":500,"message":"boom","type":"server_error"}\n\n`, 'model_interrupted'],
+  ['Ollama', `data: ${chunk({ content: '' })}\n\n`, 'model_interrupted'],
+])('an error that %s puts into its stream is a failure', async (_, body, code) => {
+  const { ask } = await start([stream(`data: ${chunk({ content: 'Yes' })}\n\n${body}`)])
+  expect(await failureOf(ask())).toMatchObject({ code, retryable: true })
+})
