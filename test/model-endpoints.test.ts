@@ -1,18 +1,26 @@
 /** What the many endpoints that speak chat completions really send, each in its own way, over real sockets. */
 import {
   OpenAiConnection,
+  ReActAgent,
   type ChatAnswer,
   type ChatDelta,
+  type ChatMessage,
   type ChatRequest,
+  type JsonObject,
   type OpenAiConnectionOptions,
 } from 'convoke'
 import { describe, expect, test } from 'vitest'
-import { startChat } from './support/chat-agents.ts'
+import { add, addModel, startChat, startRunner } from './support/chat-agents.ts'
 import { failureOf } from './support/failure.ts'
 import { cleanup } from './support/lifetime.ts'
 import { startModelServer, type ModelAnswer, type ModelScript, type ModelStep } from './support/model-server.ts'
 
 const hello: ChatRequest = { messages: [{ role: 'user', content: 'Hello.' }] }
+const tool = {
+  type: 'function' as const,
+  function: { name: 'add', description: 'Adds.', parameters: { type: 'object' as const } },
+}
+const withTools: ChatRequest = { ...hello, tools: [tool] }
 
 async function start(script: ModelScript, options: Partial<OpenAiConnectionOptions> = {}) {
   const model = await startModelServer(script)
@@ -105,6 +113,107 @@ describe('thoughts in the content of an answer', () => {
     expect(messages.map(({ content }) => content)).toEqual(['hello', 'Yes.'])
     const texts = plain.told.slice(plain.told.findLastIndex(({ type }) => type === 'restart') + 1)
     expect(texts.flatMap((event) => (event.type === 'text' ? event.text : []))).toEqual(['Yes.'])
+  })
+})
+
+describe('what an endpoint wants back', () => {
+  const signature = { google: { thought_signature: 'c2lnbmVk' } }
+  const secret = { type: 'reasoning.encrypted', data: 'abc', index: 1 }
+  const call: ModelStep = { call: { name: 'add', arguments: { a: 1, b: 2 }, id: 'a' } }
+
+  // DeepSeek and Kimi refuse a conversation whose tool calls have lost their thoughts; Groq and Cerebras take
+  // `reasoning` and refuse `reasoning_content`; Gemini 3 wants its signatures, behind OpenRouter as details.
+  test.each<[string, ModelStep[], JsonObject, JsonObject?]>([
+    ['reasoning_content', [{ reasoning: 'Two ' }, { reasoning: 'numbers.' }], { reasoning_content: 'Two numbers.' }],
+    [
+      'reasoning',
+      [{ delta: { reasoning: 'Two ' } }, { delta: { reasoning: 'numbers.' } }],
+      { reasoning: 'Two numbers.' },
+    ],
+    [
+      'reasoning_details',
+      [
+        {
+          delta: { reasoning: 'a', reasoning_details: [{ type: 'reasoning.text', text: 'a', index: 0, format: 'x' }] },
+        },
+        {
+          delta: { reasoning: 'b', reasoning_details: [{ type: 'reasoning.text', text: 'b', index: 0, format: 'x' }] },
+        },
+        { delta: { reasoning_details: [{ type: 'reasoning.text', signature: 's', index: 0 }, secret] } },
+      ],
+      {
+        reasoning: 'ab',
+        reasoning_details: [{ type: 'reasoning.text', text: 'ab', index: 0, format: 'x', signature: 's' }, secret],
+      },
+    ],
+  ])('as %s goes back with the calls that it led to', async (_, steps, extra) => {
+    const { model, ask } = await startChat([[...steps, call], 'It is 3.'], { tools: [add] })
+    const { messages } = await ask()
+    const [, second] = model.requests
+    expect(second?.body.messages[1]).toMatchObject({ role: 'assistant', content: null, ...extra })
+    expect(messages[1]).toMatchObject({ content: '' })
+  })
+
+  test('stays in the conversation of an agent, whose calls would be refused without', async () => {
+    const model = await startModelServer([[{ reasoning: 'Two numbers.' }, call], 'It is 3.', 'Bye.'])
+    const agent = new ReActAgent({ chatModel: { connection: 'local', tools: ['*'], retries: 0 }, conversation: true })
+    addModel(agent, model, { tools: [add] })
+    const runner = startRunner(agent)
+    await runner.run('key', '1 + 2?')
+    expect((await runner.run('key', 'Thank you.')).outputs).toEqual(['Bye.'])
+    const { messages } = (await model.request(2)).body
+    expect(messages.map((message) => (message as { reasoning_content?: string }).reasoning_content)).toEqual([
+      undefined,
+      'Two numbers.',
+      undefined,
+      undefined,
+      undefined,
+    ])
+  })
+
+  test('of a call goes back with the call, also where it comes by itself', async () => {
+    const whole = { id: 'a', type: 'function', function: { name: 'add', arguments: '{"a":1,"b":2}' } }
+    const { model, ask } = await startChat(
+      [
+        [
+          { delta: { tool_calls: [whole] } },
+          { delta: { tool_calls: [{ extra_content: signature }] } },
+          { finish: 'stop' },
+        ],
+        'It is 3.',
+      ],
+      { tools: [add] },
+    )
+    expect(await ask()).toMatchObject({ response: { content: 'It is 3.' } })
+    const [, second] = model.requests
+    expect(second?.body.messages[1]?.tool_calls).toEqual([{ ...whole, extra_content: signature }])
+  })
+
+  test('is not kept where no tools are: nobody wants it then', async () => {
+    const { ask } = await start(() => [{ reasoning: 'Hm.' }, 'Yes.'])
+    expect((await ask()).answer.message).toEqual({ role: 'assistant', content: 'Yes.' })
+    expect((await ask(withTools)).answer.message).toEqual({
+      role: 'assistant',
+      content: 'Yes.',
+      extra: { reasoning_content: 'Hm.' },
+    })
+  })
+
+  test('never stands over what a message says itself, and is left out where another endpoint refuses it', async () => {
+    const refusal =
+      "'messages.1' : for 'role:assistant' the following must be satisfied[('messages.1' : property 'reasoning_content' is unsupported)]"
+    const { model, ask } = await start([{ status: 400, body: { error: { message: refusal } } }, 'Yes.'])
+    const before: ChatMessage = {
+      role: 'assistant',
+      content: 'Hi.',
+      extra: { reasoning_content: 'Hm.', role: 'system' },
+    }
+    const { answer } = await ask({ messages: [...hello.messages, before, ...hello.messages] })
+    expect(answer.message.content).toBe('Yes.')
+    expect(model.requests.map(({ body }) => body.messages[1])).toEqual([
+      { role: 'assistant', content: 'Hi.', reasoning_content: 'Hm.' },
+      { role: 'assistant', content: 'Hi.' },
+    ])
   })
 })
 

@@ -17,6 +17,8 @@ export interface ChatMessage {
   toolCalls?: ModelToolCall[]
   /** Of a tool's message: the id of the call that it answers. */
   toolCallId?: string
+  /** Of an assistant's message: members of the endpoint's own that it wants back with it, such as what the model thought. */
+  extra?: JsonObject
 }
 
 /** A call as the model made it. */
@@ -27,6 +29,8 @@ export interface ModelToolCall {
   name: string
   /** The arguments as the model wrote them: JSON as text, broken or not; or an object where the endpoint has parsed it. */
   arguments: string | JsonObject
+  /** Members of the endpoint's own that it wants back with the call, such as signatures. */
+  extra?: JsonObject
 }
 
 export interface ChatUsage {

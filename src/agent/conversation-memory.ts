@@ -10,7 +10,7 @@ import { checkCount } from './model-limits.ts'
 export interface ConversationOptions {
   /** Most messages that are kept. Default: 100. */
   readonly maxMessages?: number
-  /** Most characters of all of them together, what calls are made with included; memory holds 1 MiB in any case. Default: 200,000. */
+  /** Most characters of all of them together, what calls are made with and what the endpoint wants back included; memory holds 1 MiB in any case. Default: 200,000. */
   readonly maxChars?: number
 }
 
@@ -85,9 +85,13 @@ function fits(turn: Turn, { maxMessages, maxChars }: Limits): boolean {
 }
 
 function sizeOf(turn: Turn): number {
-  return turn.reduce((sum, { content, toolCalls }) => {
-    return sum + content.length + (toolCalls === undefined ? 0 : JSON.stringify(toolCalls).length)
+  return turn.reduce((sum, { content, toolCalls, extra }) => {
+    return sum + content.length + lengthOf(toolCalls) + lengthOf(extra)
   }, 0)
+}
+
+function lengthOf(value: object | undefined): number {
+  return value === undefined ? 0 : JSON.stringify(value).length
 }
 
 function ends(turn: Turn): Turn {

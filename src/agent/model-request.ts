@@ -174,9 +174,10 @@ function toKept(answer: unknown): ChatAnswer {
   const { message, finishReason, usage } = (isObject(answer) ? answer : {}) as Partial<ChatAnswer>
   if (!isObject(message) || typeof message.content !== 'string')
     throw new ConvokeError('model_invalid', 'The connection to the model gave no answer with a text.')
-  const { content, toolCalls = [] } = message as unknown as ChatMessage
-  const calls = toolCalls.map(({ id, name, arguments: args }): ModelToolCall => {
-    return { id: id || `call_${randomUUID()}`, name: String(name), arguments: args ?? '' }
+  const { content, toolCalls = [], extra } = message as unknown as ChatMessage
+  const calls = toolCalls.map(({ id, name, arguments: args, extra: more }): ModelToolCall => {
+    const call = { id: id || `call_${randomUUID()}`, name: String(name), arguments: args ?? '' }
+    return isObject(more) ? { ...call, extra: more } : call
   })
   const twice = calls.find(({ id }, i) => calls.findIndex((call) => call.id === id) !== i)
   if (twice !== undefined)
@@ -185,7 +186,12 @@ function toKept(answer: unknown): ChatAnswer {
       `The model gave two calls of one answer the id ${excerpt(twice.id)}, so that their results could not be told apart. Nothing was called. Try again, or take another model.`,
     )
   return {
-    message: { role: 'assistant', content, ...(calls.length === 0 ? {} : { toolCalls: calls }) },
+    message: {
+      role: 'assistant',
+      content,
+      ...(calls.length === 0 ? {} : { toolCalls: calls }),
+      ...(isObject(extra) ? { extra } : {}),
+    },
     ...(typeof finishReason === 'string' ? { finishReason } : {}),
     ...(isUsage(usage) ? { usage: { inputTokens: usage.inputTokens, outputTokens: usage.outputTokens } } : {}),
   }

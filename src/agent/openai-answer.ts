@@ -1,16 +1,21 @@
 /** A model's answer, put together from the chunks of a stream, or from the one completion that came in place of it. */
 import type { ConvokeError } from '../base/errors.ts'
-import { isObject } from '../base/json.ts'
+import { isObject, setMember, type Json, type JsonObject } from '../base/json.ts'
 import { excerpt } from '../tools/value.ts'
 import type { ChatAnswer, ChatDelta, ChatUsage } from './chat-model.ts'
 import { CallAssembly } from './openai-calls.ts'
 import { ContentAssembly } from './openai-thoughts.ts'
+
+/** Where thoughts stand beside the content. Whoever wants them back wants them under the name under which they came. */
+const thoughtMembers = ['reasoning_content', 'reasoning'] as const
 
 /** Everything is taken from the first choice; there are others only where somebody asked for them. */
 export class AnswerAssembly {
   readonly #invalid: (clause: string) => ConvokeError
   readonly #calls: CallAssembly
   readonly #content = new ContentAssembly()
+  readonly #thoughts: JsonObject = {}
+  readonly #details: JsonObject[] = []
   #isRefused = false
   #hasChoice = false
   #finishReason: string | undefined
@@ -57,13 +62,19 @@ export class AnswerAssembly {
     return this.#content.finish()
   }
 
-  /** The answer as far as it came. Throws `duplicate_call_id`, `model_invalid`. */
+  /** The answer as far as it came, with what the endpoint may want back. Throws `duplicate_call_id`, `model_invalid`. */
   finish(): ChatAnswer {
     const toolCalls = this.#calls.finish()
     const content = this.#content.text
     const finishReason = this.#isRefused ? 'refusal' : this.#finishReason
+    const extra = { ...this.#thoughts, ...(this.#details.length === 0 ? {} : { reasoning_details: this.#details }) }
     return {
-      message: { role: 'assistant', content, ...(toolCalls.length === 0 ? {} : { toolCalls }) },
+      message: {
+        role: 'assistant',
+        content,
+        ...(toolCalls.length === 0 ? {} : { toolCalls }),
+        ...(Object.keys(extra).length === 0 ? {} : { extra }),
+      },
       ...(finishReason === undefined ? {} : { finishReason }),
       ...(this.#usage === undefined ? {} : { usage: this.#usage }),
     }
@@ -71,8 +82,14 @@ export class AnswerAssembly {
 
   #take(delta: Record<string, unknown>): ChatDelta[] {
     const told: ChatDelta[] = []
-    const reasoning = [delta['reasoning_content'], delta['reasoning']].find(isText)
-    if (reasoning !== undefined) told.push(...this.#think(reasoning))
+    for (const name of thoughtMembers) {
+      const thoughts = delta[name]
+      if (!isText(thoughts)) continue
+      // Some say the same under both names.
+      if (told.length === 0) told.push(...this.#think(thoughts))
+      this.#thoughts[name] = textOf(this.#thoughts[name]) + thoughts
+    }
+    for (const detail of listOf(delta['reasoning_details'])) addDetail(this.#details, detail)
     told.push(...this.#tell(delta['content']))
     const { refusal, tool_calls: calls } = delta
     if (isText(refusal)) {
@@ -105,6 +122,30 @@ export class AnswerAssembly {
       return thoughts === '' ? [] : this.#think(thoughts)
     })
   }
+}
+
+/** A detail of OpenRouter's comes in pieces, all but the encrypted ones: https://openrouter.ai/docs/guides/best-practices/reasoning-tokens */
+function addDetail(details: JsonObject[], piece: unknown): void {
+  if (!isObject(piece)) return
+  const last = details.at(-1)
+  const goesOn =
+    last?.['type'] === piece['type'] && last?.['index'] === piece['index'] && piece['type'] !== 'reasoning.encrypted'
+  if (last === undefined || !goesOn) {
+    details.push(piece as JsonObject)
+    return
+  }
+  for (const [name, value] of Object.entries(piece)) {
+    const isPiece = (name === 'text' || name === 'summary') && isText(value)
+    if (value !== null) setMember(last, name, isPiece ? textOf(last[name]) + value : (value as Json))
+  }
+}
+
+function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : []
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : ''
 }
 
 function isText(value: unknown): value is string {

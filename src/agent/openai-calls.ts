@@ -13,6 +13,7 @@ interface OpenCall {
   id: string | undefined
   name: string
   arguments: string | JsonObject
+  extra: JsonObject | undefined
 }
 
 /** One piece of a call, as it stands in `tool_calls`. */
@@ -21,6 +22,7 @@ interface Piece {
   readonly id: string | undefined
   readonly name: string | undefined
   readonly arguments: string | JsonObject
+  readonly extra: JsonObject | undefined
 }
 
 /**
@@ -47,6 +49,7 @@ export class CallAssembly {
     const known = this.#find(piece)
     const call = known === undefined || beginsAnew(known, piece) ? this.#begin(piece) : known
     call.id ??= piece.id
+    call.extra ??= piece.extra
     // Some endpoints say it again with each piece.
     if (piece.name !== undefined && call.name !== piece.name) call.name += piece.name
     if (typeof piece.arguments !== 'string') call.arguments = piece.arguments
@@ -75,7 +78,9 @@ export class CallAssembly {
       while (ids.has(`call_${number}`))
       return `call_${number}`
     }
-    return this.#calls.map(({ id, name, arguments: given }) => ({ id: id ?? makeId(), name, arguments: given }))
+    return this.#calls.map(({ id, name, arguments: given, extra }) => {
+      return { id: id ?? makeId(), name, arguments: given, ...(extra === undefined ? {} : { extra }) }
+    })
   }
 
   #find({ index, id, name }: Piece): OpenCall | undefined {
@@ -87,7 +92,7 @@ export class CallAssembly {
 
   #begin({ index }: Piece): OpenCall {
     if (this.#calls.length === maxCalls) throw this.#invalid(`has more than ${maxCalls} tool calls`)
-    const call: OpenCall = { id: undefined, name: '', arguments: '' }
+    const call: OpenCall = { id: undefined, name: '', arguments: '', extra: undefined }
     this.#calls.push(call)
     if (index !== undefined) this.#byIndex.set(index, call)
     return call
@@ -95,7 +100,8 @@ export class CallAssembly {
 
   #read(entry: unknown): Piece {
     if (!isObject(entry)) throw this.#invalid('has a tool call that is no object')
-    const { index, id } = entry
+    // Gemini's signatures stand in it: https://ai.google.dev/gemini-api/docs/thought-signatures
+    const { index, id, extra_content } = entry
     const called = isObject(entry['function']) ? entry['function'] : {}
     const { name, arguments: given = '' } = called
     if (typeof given !== 'string' && given !== null && !isObject(given))
@@ -105,6 +111,7 @@ export class CallAssembly {
       id: typeof id === 'string' && id !== '' ? id : undefined,
       name: typeof name === 'string' && name !== '' ? name : undefined,
       arguments: isObject(given) ? (given as JsonObject) : (given ?? ''),
+      extra: isObject(extra_content) ? ({ extra_content } as JsonObject) : undefined,
     }
   }
 }

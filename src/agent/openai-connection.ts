@@ -8,7 +8,7 @@ import { excerpt } from '../tools/value.ts'
 import type { ChatAnswer, ChatDelta, ChatModelConnection, ChatRequest } from './chat-model.ts'
 import { AnswerAssembly } from './openai-answer.ts'
 import { OpenAiEndpoint, type OpenAiEndpointOptions } from './openai-endpoint.ts'
-import { responseFormats, toBody, type ResponseFormat } from './openai-request.ts'
+import { extraNames, responseFormats, toBody, type Offer, type ResponseFormat } from './openai-request.ts'
 import { readChunks } from './openai-stream.ts'
 import type { ResourceContext } from './resources.ts'
 
@@ -24,13 +24,6 @@ export interface OpenAiConnectionOptions extends OpenAiEndpointOptions {
   readonly structuredOutput?: 'auto' | 'json_schema' | 'json_object' | false
 }
 
-/** What is asked for in a way that not every endpoint takes, as it is asked for now. */
-interface Offer {
-  readonly usage: boolean
-  /** The first is asked for; the others stand behind it. */
-  readonly formats: readonly ResponseFormat[]
-}
-
 type Opened = Answer & { readonly body: BodyStream }
 
 const accept = 'text/event-stream, application/json'
@@ -38,8 +31,9 @@ const accept = 'text/event-stream, application/json'
 const maxRemembered = 100
 
 /**
- * Streams answers. It does not repeat what failed, but for one thing: an endpoint that refuses `stream_options` or a response
- * format is asked again without, and once that has worked, it is remembered.
+ * Streams answers. It does not repeat what failed, but for one thing: an endpoint that refuses `stream_options`, a response
+ * format, or what another endpoint wanted back with a message, is asked again without. Of the first two it is remembered once
+ * that has worked.
  */
 export class OpenAiConnection implements ChatModelConnection {
   static readonly resourceType = 'chatModelConnection'
@@ -98,7 +92,7 @@ export class OpenAiConnection implements ChatModelConnection {
     }
     if (!answer.hasChoice) throw endpoint.foreign('has no choices')
     yield* answer.end()
-    const whole = answer.finish()
+    const whole = withoutUseless(answer.finish(), request)
     if (format === undefined || whole.message.toolCalls !== undefined) return whole
     return { ...whole, message: { ...whole.message, content: format.restore(whole.message.content) } }
   }
@@ -116,22 +110,21 @@ export class OpenAiConnection implements ChatModelConnection {
     if (model === undefined || model === '')
       throw new ConvokeError('model_refused', 'No model is named. Set `model` of the connection, or of the setup.')
     const parameters = { ...this.#parameters, ...request.parameters }
-    let offer: Offer = { usage: this.#takesUsage !== false, formats: this.#formatsFor(request.outputSchema) }
-    /** What was given up on the way. */
-    const gone: { readonly usage?: true; readonly format?: ResponseFormat }[] = []
+    const wanted: Offer = {
+      usage: this.#takesUsage !== false,
+      extra: true,
+      formats: this.#formatsFor(request.outputSchema),
+    }
+    let offer: Offer | undefined = wanted
     for (;;) {
-      const [format] = offer.formats
-      const body = toBody(request, model, parameters, { usage: offer.usage, format })
-      const opened = await this.#endpoint.post(body, accept, signal)
+      const opened = await this.#endpoint.post(toBody(request, model, parameters, offer), accept, signal)
       if (opened.status >= 200 && opened.status < 300) {
-        this.#remember(offer, gone)
-        return { opened, format }
+        this.#remember(wanted, offer)
+        return { opened, format: offer.formats[0] }
       }
       const { status, said, error } = await this.#endpoint.refusal(opened, signal)
-      const next = status === 400 || status === 422 ? this.#without(offer, said) : undefined
-      if (next === undefined) throw error
-      gone.push(next.usage === offer.usage && format !== undefined ? { format } : { usage: true })
-      offer = next
+      offer = status === 400 || status === 422 ? this.#without(offer, said, request) : undefined
+      if (offer === undefined) throw error
     }
   }
 
@@ -146,28 +139,44 @@ export class OpenAiConnection implements ChatModelConnection {
    * The offer without what the endpoint refuses: what its words name, else what it has never taken. Undefined where neither
    * is left, so that the refusal is about something else.
    */
-  #without({ usage, formats }: Offer, said: string): Offer | undefined {
+  #without(offer: Offer, said: string, { messages }: ChatRequest): Offer | undefined {
+    const { usage, extra, formats } = offer
     const [format, ...rest] = formats
+    if (extra && extraNames(messages).some((name) => said.includes(name))) return { ...offer, extra: false }
     const isFormatNamed = /response_format|json_schema|json_object|schema|structured|grammar|guided/i.test(said)
     const isUsageNamed = /stream_options|include_usage/i.test(said)
-    if (usage && (isUsageNamed || (!isFormatNamed && this.#takesUsage === undefined))) return { usage: false, formats }
+    if (usage && (isUsageNamed || (!isFormatNamed && this.#takesUsage === undefined))) return { ...offer, usage: false }
     if (format === undefined || this.#structuredOutput !== 'auto') return undefined
-    return isFormatNamed || !this.#takesFormat.has(format.key) ? { usage, formats: rest } : undefined
+    return isFormatNamed || !this.#takesFormat.has(format.key) ? { ...offer, formats: rest } : undefined
   }
 
-  #remember(offer: Offer, gone: readonly { readonly usage?: true; readonly format?: ResponseFormat }[]): void {
-    if (offer.usage) this.#takesUsage = true
-    const [taken] = offer.formats
+  /** What became of what was wanted. */
+  #remember(wanted: Offer, taken: Offer): void {
+    const refused: string[] = []
+    this.#takesUsage = taken.usage
+    if (wanted.usage && !taken.usage) refused.push('stream_options')
+    // The next conversation may have nothing of another endpoint's.
+    if (!taken.extra) refused.push('what another endpoint wanted back')
+    const [format] = taken.formats
     if (this.#takesFormat.size >= maxRemembered) this.#takesFormat.clear()
-    if (taken !== undefined) this.#takesFormat.set(taken.key, true)
-    for (const { usage, format } of gone) {
-      if (usage === true) this.#takesUsage = false
+    if (format !== undefined) this.#takesFormat.set(format.key, true)
+    for (const { key, value } of wanted.formats.slice(0, wanted.formats.length - taken.formats.length)) {
       // What it has taken before, it does not take with this one schema.
-      if (format !== undefined && this.#takesFormat.get(format.key) !== true) this.#takesFormat.set(format.key, false)
-      const what = format === undefined ? 'stream_options' : `response_format ${format.value.type}`
-      this.#log.info({ refused: what }, 'The model endpoint is asked without what it refuses.')
+      if (this.#takesFormat.get(key) !== true) this.#takesFormat.set(key, false)
+      refused.push(`response_format ${value.type}`)
     }
+    if (refused.length > 0) this.#log.info({ refused }, 'The model endpoint is asked without what it refuses.')
   }
+}
+
+/**
+ * Thoughts are wanted back where tools are: there a model goes on thinking where it was, and DeepSeek and Kimi refuse a conversation
+ * that has lost them (https://api-docs.deepseek.com/guides/thinking_mode). Elsewhere they are in the way.
+ */
+function withoutUseless(answer: ChatAnswer, { tools = [] }: ChatRequest): ChatAnswer {
+  if (tools.length > 0) return answer
+  const { extra: _, ...message } = answer.message
+  return { ...answer, message }
 }
 
 /** An error in place of a chunk, or in its choice. */

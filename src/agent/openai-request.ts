@@ -58,34 +58,56 @@ function restore(schema: JsonObject, content: string): string {
   return restored === JSON.stringify(value) ? content : restored
 }
 
+/** What is asked for in a way that not every endpoint takes. */
+export interface Offer {
+  readonly usage: boolean
+  /** Whether messages go with what an endpoint wanted back with them. */
+  readonly extra: boolean
+  /** The first is asked for; the others stand behind it. */
+  readonly formats: readonly ResponseFormat[]
+}
+
 /** The body of a request. What it says itself goes over what `parameters` say. */
 export function toBody(
   { messages, tools = [] }: ChatRequest,
   model: string,
   parameters: JsonObject,
-  options: { readonly usage: boolean; readonly format: ResponseFormat | undefined },
+  { usage, extra, formats: [format] }: Offer,
 ): JsonObject {
   return {
     ...parameters,
     model,
-    messages: messages.map(toMessage),
+    messages: messages.map((message) => toMessage(message, extra)),
     stream: true,
-    ...(options.usage ? { stream_options: { include_usage: true } } : {}),
+    ...(usage ? { stream_options: { include_usage: true } } : {}),
     // An empty list is refused by some.
     ...(tools.length === 0 ? {} : { tools: tools as unknown as Json[] }),
-    ...(options.format === undefined ? {} : { response_format: options.format.value }),
+    ...(format === undefined ? {} : { response_format: format.value }),
   }
 }
 
-function toMessage({ role, content, toolCalls = [], toolCallId }: ChatMessage): JsonObject {
+function toMessage(
+  { role, content, toolCalls = [], toolCallId, extra }: ChatMessage,
+  isWithExtra: boolean,
+): JsonObject {
   if (toolCallId !== undefined) return { role, tool_call_id: toolCallId, content }
-  if (toolCalls.length === 0) return { role, content }
-  const calls = toolCalls.map(({ id, name, arguments: given }) => ({
+  const more = isWithExtra ? extra : {}
+  if (toolCalls.length === 0) return { ...more, role, content }
+  const calls = toolCalls.map(({ id, name, arguments: given, extra: ofCall }) => ({
+    ...(isWithExtra ? ofCall : {}),
     id,
     type: 'function',
     function: { name, arguments: toArguments(given) },
   }))
-  return { role, content: content === '' ? null : content, tool_calls: calls }
+  return { ...more, role, content: content === '' ? null : content, tool_calls: calls }
+}
+
+/** The names of all that endpoints wanted back with these messages. */
+export function extraNames(messages: readonly ChatMessage[]): string[] {
+  return messages.flatMap(({ extra = {}, toolCalls = [] }) => [
+    ...Object.keys(extra),
+    ...toolCalls.flatMap((call) => Object.keys(call.extra ?? {})),
+  ])
 }
 
 /** Some endpoints parse the arguments of earlier calls, and refuse the whole conversation where a model once wrote broken ones. */
