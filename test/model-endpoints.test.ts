@@ -217,6 +217,49 @@ describe('what an endpoint wants back', () => {
   })
 })
 
+describe('tool calls', () => {
+  async function callsOf(...deltas: object[]): Promise<unknown> {
+    const steps = deltas.map((delta) => ({ delta: { tool_calls: [delta] } }))
+    return (await answerTo([...steps, { finish: 'stop' }])).answer.message.toolCalls
+  }
+
+  test('hold together when their pieces have other ids', async () => {
+    expect(
+      await callsOf(
+        { index: 0, id: 'a', function: { name: 'add', arguments: '{"n"' } },
+        { index: 0, id: 'b', function: { arguments: ':1' } },
+        { index: 0, id: 'c', function: { arguments: '}' } },
+      ),
+    ).toEqual([{ id: 'a', name: 'add', arguments: '{"n":1}' }])
+  })
+
+  test('may say their name after their id, or in pieces', async () => {
+    expect(
+      await callsOf(
+        { index: 0, id: 'a', function: { arguments: '' } },
+        { index: 0, function: { name: 'ad', arguments: '' } },
+        { index: 0, function: { name: 'd_all', arguments: '{}' } },
+      ),
+    ).toEqual([{ id: 'a', name: 'add_all', arguments: '{}' }])
+  })
+
+  test.each([
+    ['', '{}'],
+    ['null', '{}'],
+    [' ', '{}'],
+    ['[1]', '{"broken":"[1]"}'],
+  ])('with %j for arguments go back as %s', async (given, sent) => {
+    const { model, ask } = await start(['Yes.'])
+    const calling: ChatMessage = {
+      role: 'assistant',
+      content: '',
+      toolCalls: [{ id: 'a', name: 'add', arguments: given }],
+    }
+    await ask({ messages: [...hello.messages, calling] })
+    expect(model.requests[0]?.body.messages[1]?.tool_calls?.[0]?.function.arguments).toBe(sent)
+  })
+})
+
 const chunk = (delta: object, finish: string | null = null): string =>
   JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })
 

@@ -118,8 +118,9 @@ export class CallAssembly {
 
 /** Whether a piece for the index of a call is another call: endpoints that send whole calls often give all the index 0. */
 function beginsAnew(call: OpenCall, { id, name, arguments: given }: Piece): boolean {
-  if (id !== undefined && call.id !== undefined) return id !== call.id
+  // Some endpoints give each piece another id, but name the tool once.
   if (name === undefined) return false
+  if (id !== undefined && call.id !== undefined) return id !== call.id
   if (typeof call.arguments !== 'string') return true
   // `}{` stands between two objects, and nowhere in one outside of its strings.
   return call.arguments.endsWith('}') && (typeof given !== 'string' || given.startsWith('{'))

@@ -115,7 +115,9 @@ function toArguments(given: string | JsonObject): string {
   if (typeof given !== 'string') return JSON.stringify(given)
   if (given.trim() === '') return '{}'
   try {
-    if (isObject(JSON.parse(given))) return given
+    const value: unknown = JSON.parse(given)
+    if (value === null) return '{}'
+    if (isObject(value)) return given
   } catch {
     // Told as what it was.
   }
