@@ -1,5 +1,6 @@
 /** What the many endpoints that speak chat completions really send, each in its own way, over real sockets. */
 import {
+  defineTool,
   OpenAiConnection,
   ReActAgent,
   type ChatAnswer,
@@ -257,6 +258,14 @@ describe('tool calls', () => {
     }
     await ask({ messages: [...hello.messages, calling] })
     expect(model.requests[0]?.body.messages[1]?.tool_calls?.[0]?.function.arguments).toBe(sent)
+  })
+
+  test('reach a tool without params, whose schema says that there are none', async () => {
+    const now = defineTool({ name: 'now', description: 'Tells the hour.', input: { type: 'object' }, run: () => 7 })
+    const { model, ask } = await startChat([[{ call: { name: 'now', arguments: '' } }], '7.'], { tools: [now] })
+    expect(await ask()).toMatchObject({ response: { content: '7.' } })
+    // OpenAI: "object schema missing properties".
+    expect(model.requests[0]?.body.tools?.[0]?.function['parameters']).toEqual({ type: 'object', properties: {} })
   })
 })
 

@@ -16,6 +16,8 @@ export interface Dialect {
   readonly propertyName?: RegExp
   /** Whether each array must say what its items are. */
   readonly itemsNeeded: boolean
+  /** Whether the root must have `properties`, if empty ones. */
+  readonly propertiesNeeded: boolean
   /** Every object names all of its properties, all are required, and those that were optional may be null. */
   readonly closed: boolean
   /** How null is allowed: by the type `null`, or by `nullable: true`. */
@@ -26,17 +28,25 @@ export interface Dialect {
   readonly loneAnyOf: boolean
 }
 
-const all = { refs: true, closed: false, nulls: 'type', anyEnum: true, loneAnyOf: false } as const
+const all = {
+  refs: true,
+  propertiesNeeded: false,
+  closed: false,
+  nulls: 'type',
+  anyEnum: true,
+  loneAnyOf: false,
+} as const
 
 /**
  * OpenAI, not strict: `parameters` is "a JSON Schema object". The API answers 400 for an array without `items`, for tuples
- * of draft-07, and for a root with one of these keywords.
+ * of draft-07, for a root without `properties`, and for one with any of these keywords.
  * https://platform.openai.com/docs/guides/function-calling
  */
 export const openAi: Dialect = {
   ...all,
   notAtRoot: ['oneOf', 'anyOf', 'allOf', 'enum', 'const', 'not', '$ref'],
   itemsNeeded: true,
+  propertiesNeeded: true,
 }
 
 /**
@@ -107,6 +117,7 @@ export const gemini: Dialect = {
   notAtRoot: [],
   propertyName: /^[a-zA-Z_][a-zA-Z0-9_.-]{0,63}$/,
   itemsNeeded: true,
+  propertiesNeeded: false,
   closed: false,
   nulls: 'nullable',
   anyEnum: false,
@@ -145,4 +156,9 @@ export const geminiJsonSchema: Dialect = {
 export const mcp: Dialect = { ...all, notAtRoot: [], itemsNeeded: false }
 
 /** LangChain: a tool of it may be bound to any model, so its schema is one that OpenAI and Anthropic both take. */
-export const langChain: Dialect = { ...anthropic, notAtRoot: openAi.notAtRoot, itemsNeeded: true }
+export const langChain: Dialect = {
+  ...anthropic,
+  notAtRoot: openAi.notAtRoot,
+  itemsNeeded: true,
+  propertiesNeeded: true,
+}

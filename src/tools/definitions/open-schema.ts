@@ -22,7 +22,8 @@ export function bendOpen(bending: Bending): JsonObject {
       delete node[key]
     }
   }
-  const bent = { ...(open(bending, node) as JsonObject), type: 'object' }
+  const bent: JsonObject = { ...(open(bending, node) as JsonObject), type: 'object' }
+  if (bending.dialect.propertiesNeeded) bent['properties'] ??= {}
   const description = joinWords([descriptionOf(bent), ...words])
   return description === '' ? bent : { ...bent, description }
 }
