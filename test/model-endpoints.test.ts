@@ -14,7 +14,13 @@ import { describe, expect, test } from 'vitest'
 import { add, addModel, startChat, startRunner } from './support/chat-agents.ts'
 import { failureOf } from './support/failure.ts'
 import { cleanup } from './support/lifetime.ts'
-import { startModelServer, type ModelAnswer, type ModelScript, type ModelStep } from './support/model-server.ts'
+import {
+  startModelServer,
+  type ModelAnswer,
+  type ModelRequest,
+  type ModelScript,
+  type ModelStep,
+} from './support/model-server.ts'
 
 const hello: ChatRequest = { messages: [{ role: 'user', content: 'Hello.' }] }
 const tool = {
@@ -266,6 +272,35 @@ describe('tool calls', () => {
     expect(await ask()).toMatchObject({ response: { content: '7.' } })
     // OpenAI: "object schema missing properties".
     expect(model.requests[0]?.body.tools?.[0]?.function['parameters']).toEqual({ type: 'object', properties: {} })
+  })
+})
+
+describe('a limit of tokens', () => {
+  const refuses = ({ body }: ModelRequest): ModelAnswer =>
+    'max_tokens' in body
+      ? {
+          status: 400,
+          body: {
+            error: {
+              message:
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+              type: 'invalid_request_error',
+              param: 'max_tokens',
+              code: 'unsupported_parameter',
+            },
+          },
+        }
+      : 'Yes.'
+
+  test('goes by the name that the model takes, which is remembered', async () => {
+    const { model, ask } = await start(refuses, { parameters: { max_tokens: 50 } })
+    for (let i = 0; i < 2; i++) expect((await ask()).answer.message.content).toBe('Yes.')
+    expect(model.requests.map(({ body }) => [body['max_tokens'], body['max_completion_tokens']])).toEqual([
+      [50, undefined],
+      [undefined, 50],
+      [undefined, 50],
+    ])
+    expect(model.requests.every(({ body }) => 'stream_options' in body)).toBe(true)
   })
 })
 

@@ -32,8 +32,8 @@ const maxRemembered = 100
 
 /**
  * Streams answers. It does not repeat what failed, but for one thing: an endpoint that refuses `stream_options`, a response
- * format, or what another endpoint wanted back with a message, is asked again without. Of the first two it is remembered once
- * that has worked.
+ * format, the name `max_tokens`, or what another endpoint wanted back with a message, is asked again without. All but the last
+ * is remembered once that has worked.
  */
 export class OpenAiConnection implements ChatModelConnection {
   static readonly resourceType = 'chatModelConnection'
@@ -46,6 +46,7 @@ export class OpenAiConnection implements ChatModelConnection {
   readonly #log: Logger
   /** Whether the endpoint takes `stream_options`; undefined until it has answered. */
   #takesUsage: boolean | undefined
+  #takesMaxTokens = true
   /** Whether it takes a format, by the format's key. */
   readonly #takesFormat = new Map<string, boolean>()
 
@@ -113,6 +114,7 @@ export class OpenAiConnection implements ChatModelConnection {
     const wanted: Offer = {
       usage: this.#takesUsage !== false,
       extra: true,
+      maxTokens: this.#takesMaxTokens,
       formats: this.#formatsFor(request.outputSchema),
     }
     let offer: Offer | undefined = wanted
@@ -140,9 +142,10 @@ export class OpenAiConnection implements ChatModelConnection {
    * is left, so that the refusal is about something else.
    */
   #without(offer: Offer, said: string, { messages }: ChatRequest): Offer | undefined {
-    const { usage, extra, formats } = offer
+    const { usage, extra, maxTokens, formats } = offer
     const [format, ...rest] = formats
     if (extra && extraNames(messages).some((name) => said.includes(name))) return { ...offer, extra: false }
+    if (maxTokens && said.includes('max_completion_tokens')) return { ...offer, maxTokens: false }
     const isFormatNamed = /response_format|json_schema|json_object|schema|structured|grammar|guided/i.test(said)
     const isUsageNamed = /stream_options|include_usage/i.test(said)
     if (usage && (isUsageNamed || (!isFormatNamed && this.#takesUsage === undefined))) return { ...offer, usage: false }
@@ -154,6 +157,10 @@ export class OpenAiConnection implements ChatModelConnection {
   #remember(wanted: Offer, taken: Offer): void {
     const refused: string[] = []
     this.#takesUsage = taken.usage
+    if (wanted.maxTokens && !taken.maxTokens) {
+      this.#takesMaxTokens = false
+      refused.push('max_tokens')
+    }
     if (wanted.usage && !taken.usage) refused.push('stream_options')
     // The next conversation may have nothing of another endpoint's.
     if (!taken.extra) refused.push('what another endpoint wanted back')

@@ -63,6 +63,8 @@ export interface Offer {
   readonly usage: boolean
   /** Whether messages go with what an endpoint wanted back with them. */
   readonly extra: boolean
+  /** Whether a limit of tokens goes by its older name. OpenAI's models that think refuse that one, and most others know no other. */
+  readonly maxTokens: boolean
   /** The first is asked for; the others stand behind it. */
   readonly formats: readonly ResponseFormat[]
 }
@@ -72,10 +74,10 @@ export function toBody(
   { messages, tools = [] }: ChatRequest,
   model: string,
   parameters: JsonObject,
-  { usage, extra, formats: [format] }: Offer,
+  { usage, extra, maxTokens, formats: [format] }: Offer,
 ): JsonObject {
   return {
-    ...parameters,
+    ...(maxTokens ? parameters : renamed(parameters)),
     model,
     messages: messages.map((message) => toMessage(message, extra)),
     stream: true,
@@ -100,6 +102,10 @@ function toMessage(
     function: { name, arguments: toArguments(given) },
   }))
   return { ...more, role, content: content === '' ? null : content, tool_calls: calls }
+}
+
+function renamed({ max_tokens, ...parameters }: JsonObject): JsonObject {
+  return max_tokens === undefined ? parameters : { max_completion_tokens: max_tokens, ...parameters }
 }
 
 /** The names of all that endpoints wanted back with these messages. */
