@@ -304,6 +304,56 @@ describe('a limit of tokens', () => {
   })
 })
 
+test.each<[string, number, JsonObject, string]>([
+  [
+    'OpenAI, that a conversation is too long,',
+    400,
+    { error: { message: "This model's maximum context length is 8192 tokens.", code: 'context_length_exceeded' } },
+    'longer than the model takes (400)',
+  ],
+  [
+    'llama.cpp, that a conversation is too long,',
+    400,
+    {
+      error: {
+        code: 400,
+        message: 'the request exceeds the available context size',
+        type: 'exceed_context_size_error',
+      },
+    },
+    'longer than the model takes (400)',
+  ],
+  [
+    'Ollama, that its model calls no tools,',
+    400,
+    { error: { message: 'registry.ollama.ai/library/gemma:2b does not support tools', type: 'invalid_request_error' } },
+    'cannot call tools (400)',
+  ],
+  [
+    'vLLM, that its model calls no tools,',
+    400,
+    {
+      object: 'error',
+      message: '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+    },
+    'cannot call tools (400)',
+  ],
+  [
+    'OpenRouter, that its model calls no tools,',
+    404,
+    { error: { message: 'No endpoints found that support tool use.', code: 404 } },
+    'cannot call tools (404)',
+  ],
+  ['DeepSeek, that it is to be paid,', 402, { error: { message: 'Insufficient Balance' } }, 'used up (402)'],
+])('what %s says is told', async (_, status, body, message) => {
+  const { ask } = await start(() => ({ status, body }))
+  expect(await failureOf(ask(withTools))).toMatchObject({
+    code: 'model_refused',
+    retryable: false,
+    message: expect.stringContaining(message),
+  })
+})
+
 const chunk = (delta: object, finish: string | null = null): string =>
   JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })
 

@@ -200,7 +200,9 @@ export class OpenAiEndpoint {
       const text = `The model endpoint cannot answer now (${status}). Try again ${when}; what it said is in the log.`
       return this.#error('model_unavailable', text, said, later)
     }
-    const text = status === 404 ? notFound(said) : (refusals[status] ?? otherRefusal(status))
+    const text =
+      reasons.find(({ words }) => words.test(said))?.text(status) ??
+      (status === 404 ? notFound(said) : (refusals[status] ?? otherRefusal(status)))
     return this.#error('model_refused', text, said)
   }
 
@@ -229,9 +231,24 @@ const unreachable: Readonly<Record<NetworkReason, string>> = {
 
 const refusals: Readonly<Record<number, string>> = {
   401: 'The model endpoint wants credentials, or other ones (401). Its apiKey is to be set or changed.',
+  402: 'The credit at the model endpoint is used up (402). It has to be paid for there.',
   403: 'The model endpoint does not let these credentials do this (403). Its apiKey, or the model, is to be changed.',
   413: 'The request is larger than the model endpoint takes (413). Begin a new conversation, or give the model fewer tools.',
 }
+
+/** What refusals of any status may be about, in the words of many endpoints. */
+const reasons: readonly { readonly words: RegExp; readonly text: (status: number) => string }[] = [
+  {
+    words: /context[ _](?:length|size|window)|maximum context|prompt is too long|too many (?:input )?tokens/i,
+    text: (status) =>
+      `The request is longer than the model takes (${status}). Begin a new conversation, give the model fewer tools, or raise the context length of its server.`,
+  },
+  {
+    words: /support(?:s|ing)? (?:tools?|function calling)\b|tool choice requires|tools? (?:is|are) not supported/i,
+    text: (status) =>
+      `The model, or its server as it is set, cannot call tools (${status}). Take a model that can, or give the agent no tools.`,
+  },
+]
 
 /** A model that is not there, and a path that is not, have one status; most endpoints say which it was. */
 function notFound(said: string): string {
@@ -246,7 +263,7 @@ function notFound(said: string): string {
 function otherRefusal(status: number): string {
   if (status < 400)
     return `The model endpoint answered with ${status}, which is no answer, or a redirect. Its baseUrl is to be where that leads.`
-  return `The model endpoint refused the request (${status}): it may be longer than the model takes, or have a parameter that it does not know. What it said is in the log.`
+  return `The model endpoint refused the request (${status}): it may have a parameter that the model does not know, or be too long. What it said is in the log.`
 }
 
 /** The status and the telling words of an error in OpenAI's shape, or one like it. */
