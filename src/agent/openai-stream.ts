@@ -27,23 +27,37 @@ export async function* readChunks(
   idleTimeoutMs: number,
 ): AsyncGenerator<unknown, StreamEnd, void> {
   const type = String(headers['content-type'] ?? '').toLowerCase()
-  if (/json|html/.test(type)) {
-    yield parseJson(await body.text(maxAnswerBytes, idleTimeoutMs))
-    return { isDone: true, isStream: true }
+  if (!/json|html/.test(type)) {
+    return yield* readStream(new LimitedBody(body), type.startsWith('text/event-stream'), idleTimeoutMs)
   }
-  const limited = new LimitedBody(body)
-  let isStream = type.startsWith('text/event-stream')
-  for await (const batch of readEvents(limited, { idleTimeoutMs, maxEventBytes })) {
+  const text = await body.text(maxAnswerBytes, idleTimeoutMs)
+  // Some gateways say so of a stream: https://github.com/openclaw/openclaw/pull/97454. Then it is told at once.
+  if (/^\uFEFF?(?:data|event|id|retry)?:/.test(text)) return yield* readStream(pieceOf(text), true, idleTimeoutMs)
+  yield parseJson(text)
+  return { isDone: true, isStream: true }
+}
+
+async function* readStream(
+  body: AsyncIterable<Uint8Array>,
+  isDeclared: boolean,
+  idleTimeoutMs: number,
+): AsyncGenerator<unknown, StreamEnd, void> {
+  let isStream = isDeclared
+  for await (const batch of readEvents(body, { idleTimeoutMs, maxEventBytes })) {
     for (const { data } of batch) {
       isStream = true
       if (data.trim() === '[DONE]') {
-        limited.isDone = true
+        if (body instanceof LimitedBody) body.isDone = true
         return { isDone: true, isStream }
       }
       if (data !== '') yield parseJson(data)
     }
   }
   return { isDone: false, isStream }
+}
+
+async function* pieceOf(text: string): AsyncGenerator<Uint8Array, void, void> {
+  yield Buffer.from(text)
 }
 
 /** A body up to its limit. One that is left when all of it was said ends by itself, so that its connection lives on. */
