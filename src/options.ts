@@ -155,7 +155,7 @@ export interface ModelOptions {
   readonly apiKey?: string
   /** Further headers of each request. */
   readonly headers?: Readonly<Record<string, string>>
-  /** How long the endpoint may say nothing, in milliseconds. Default: 120,000. */
+  /** How long the endpoint may say nothing, in milliseconds. Default: 300,000. */
   readonly timeoutMs?: number
   /** How often a request that failed for a reason that may pass is made again. Default: 2. */
   readonly retries?: number

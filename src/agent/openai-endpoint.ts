@@ -18,7 +18,7 @@ export interface OpenAiEndpointOptions {
   readonly apiKey?: string
   /** Further headers of each request, over those that it has by itself. */
   readonly headers?: Readonly<Record<string, string>>
-  /** How long the endpoint may say nothing: before its first byte, and between two pieces. In milliseconds. Default: 120,000. */
+  /** How long the endpoint may say nothing: before its first byte, and between two pieces. In milliseconds. Default: 300,000. */
   readonly timeoutMs?: number
   /** Whether the address may be one that is not public. Default: whether `baseUrl` itself names such an address. */
   readonly allowPrivate?: boolean
@@ -32,7 +32,8 @@ export interface Refusal {
   readonly error: ConvokeError
 }
 
-const defaultTimeoutMs = 120_000
+/** As long as Ollama gives itself to load a model; whoever leaves before makes it begin anew. */
+const defaultTimeoutMs = 300_000
 /** Of what an endpoint says of its failure. */
 const maxSaidBytes = 64 * 1024
 const maxExcerpt = 1000
