@@ -304,6 +304,17 @@ describe('a limit of tokens', () => {
   })
 })
 
+test('an answer that was empty goes back as something: many endpoints refuse an empty message', async () => {
+  const outputSchema = { type: 'object', properties: { score: { type: 'integer' } }, required: ['score'] }
+  const { model, ask } = await startChat([['<think>Hm.', { finish: 'length' }], '{"score":5}'], {
+    request: { outputSchema, invalidRetries: 1 },
+  })
+  expect(await ask()).toMatchObject({ output: { score: 5 } })
+  const [, , answer, complaint] = model.requests[1]?.body.messages ?? []
+  expect(answer).toEqual({ role: 'assistant', content: '…' })
+  expect(complaint).toMatchObject({ role: 'user', content: expect.stringContaining('is empty') })
+})
+
 test.each<[string, number, JsonObject, string]>([
   [
     'OpenAI, that a conversation is too long,',

@@ -94,7 +94,9 @@ function toMessage(
 ): JsonObject {
   if (toolCallId !== undefined) return { role, tool_call_id: toolCallId, content }
   const more = isWithExtra ? extra : {}
-  if (toolCalls.length === 0) return { ...more, role, content }
+  // Kimi, vLLM and others refuse a message of nothing; without it users would speak twice, which templates refuse.
+  const isEmpty = role === 'assistant' && content.trim() === ''
+  if (toolCalls.length === 0) return { ...more, role, content: isEmpty ? '…' : content }
   const calls = toolCalls.map(({ id, name, arguments: given, extra: ofCall }) => ({
     ...(isWithExtra ? ofCall : {}),
     id,
