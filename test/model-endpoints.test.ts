@@ -315,6 +315,23 @@ test('an answer that was empty goes back as something: many endpoints refuse an 
   expect(complaint).toMatchObject({ role: 'user', content: expect.stringContaining('is empty') })
 })
 
+test('what Groq says of calls that it could not read is asked for again', async () => {
+  const error = { message: 'Failed to call a function.', type: 'invalid_request_error', code: 'tool_use_failed' }
+  const { model, ask } = await start([{ status: 400, body: { error } }, [{ chunk: { error } }]])
+  for (let i = 0; i < 2; i++) {
+    expect(await failureOf(ask(withTools))).toMatchObject({ code: 'model_interrupted', retryable: true })
+  }
+  expect(model.requests).toHaveLength(2)
+})
+
+test('what Gemini says of when to come back is heard', async () => {
+  const body = [
+    { error: { code: 429, details: [{ '@type': 'type.googleapis.com/google.rpc.RetryInfo', retryDelay: '4.5s' }] } },
+  ]
+  const { ask } = await start([{ status: 429, body }])
+  expect(await failureOf(ask())).toMatchObject({ code: 'model_unavailable', retryAfterMs: 4500 })
+})
+
 test.each<[string, number, JsonObject, string]>([
   [
     'OpenAI, that a conversation is too long,',

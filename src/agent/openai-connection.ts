@@ -125,7 +125,8 @@ export class OpenAiConnection implements ChatModelConnection {
         return { opened, format: offer.formats[0] }
       }
       const { status, said, error } = await this.#endpoint.refusal(opened, signal)
-      offer = status === 400 || status === 422 ? this.#without(offer, said, request) : undefined
+      const isRefused = error.code === 'model_refused' && (status === 400 || status === 422)
+      offer = isRefused ? this.#without(offer, said, request) : undefined
       if (offer === undefined) throw error
     }
   }

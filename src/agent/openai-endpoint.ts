@@ -106,7 +106,7 @@ export class OpenAiEndpoint {
     const said = await answer.body.text(maxSaidBytes, Math.min(this.timeoutMs, saidTimeoutMs)).catch(() => '')
     if (signal?.aborted === true) throw abortReason(signal)
     const { status, headers } = answer
-    return { status, said, error: this.#statusFailure(status, said, retryAfterOf(headers)) }
+    return { status, said, error: this.#statusFailure(status, said, retryAfterOf(headers) ?? retryDelayIn(said)) }
   }
 
   /** What it means that an answer of status 200 tells of an error, in a stream or alone. */
@@ -186,6 +186,12 @@ export class OpenAiEndpoint {
   #statusFailure(status: number, said: string, retryAfterMs?: number): ConvokeError {
     const later = retryAfterMs === undefined ? {} : { retryAfterMs }
     const when = retryAfterMs === undefined ? 'later' : `in ${Math.ceil(retryAfterMs / 1000)} s`
+    if (/\bfailed_generation\b|tool_use_failed/.test(said)) {
+      // Groq's, of what its model wrote: the next try is often right.
+      const text =
+        "The model's answer was dropped by its endpoint, which could not read it. Try again, or use another model."
+      return this.#error('model_interrupted', text, said)
+    }
     if (status === 429 && /insufficient_quota/.test(said)) {
       const text = 'The quota at the model endpoint is used up (429). It has to be raised there.'
       return this.#error('model_unavailable', text, said, { retryable: false })
@@ -281,6 +287,12 @@ function retryAfterOf(headers: Answer['headers']): number | undefined {
   if (Number.isFinite(ms) && ms >= 0) return ms
   const after = headers['retry-after']
   return parseRetryAfter(typeof after === 'string' ? after : undefined)
+}
+
+/** As Google says it. */
+function retryDelayIn(said: string): number | undefined {
+  const seconds = /"retryDelay":\s*"(\d+(?:\.\d+)?)s"/.exec(said)?.[1]
+  return seconds === undefined ? undefined : Number(seconds) * 1000
 }
 
 function parseBase(baseUrl: unknown): URL {
