@@ -426,3 +426,55 @@ test.each<[string, string, string]>([
   const { ask } = await start([stream(`data: ${chunk({ content: 'Yes' })}\n\n${body}`)])
   expect(await failureOf(ask())).toMatchObject({ code, retryable: true })
 })
+
+test('a thinking model with tools, as Ollama serves it, is understood to its end', async () => {
+  // https://github.com/ollama/ollama/blob/main/openai/openai.go; all calls with the index 0: ollama/ollama#15457.
+  const event = (more: object): string =>
+    `data: ${JSON.stringify({ id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1, model: 'qwen3:8b', system_fingerprint: 'fp_ollama', ...more })}\n\n`
+  const choice = (delta: object, finish: string | null = null): string =>
+    event({ choices: [{ index: 0, delta, finish_reason: finish }] })
+  const end = (finish: string): string =>
+    `${choice({}, finish)}${event({ choices: [], usage: { prompt_tokens: 9, completion_tokens: 5, total_tokens: 14 } })}data: [DONE]\n\n`
+  const call = (id: string, a: number) => ({
+    content: '',
+    tool_calls: [{ id, index: 0, type: 'function', function: { name: 'add', arguments: `{"a":${a},"b":2}` } }],
+  })
+  const {
+    model,
+    ask,
+    told: events,
+  } = await startChat(
+    [
+      stream(
+        choice({ role: 'assistant', content: '', reasoning: 'Two ' }) +
+          choice({ content: '', reasoning: 'sums.' }) +
+          choice(call('call_1', 1)) +
+          choice(call('call_2', 2)) +
+          end('tool_calls'),
+      ),
+      stream(
+        choice({ role: 'assistant', content: '', reasoning: 'So.' }) + choice({ content: '3 and 4.' }) + end('stop'),
+      ),
+    ],
+    { tools: [add], request: { stream: true } },
+  )
+  expect(await ask()).toMatchObject({
+    response: { content: '3 and 4.' },
+    usage: { inputTokens: 18, outputTokens: 10 },
+    rounds: 2,
+  })
+  expect(events.flatMap((each) => (each.type === 'text' ? each.text : []))).toEqual(['3 and 4.'])
+  expect(model.requests[1]?.body.messages.slice(1)).toEqual([
+    {
+      role: 'assistant',
+      content: null,
+      reasoning: 'Two sums.',
+      tool_calls: [
+        { id: 'call_1', type: 'function', function: { name: 'add', arguments: '{"a":1,"b":2}' } },
+        { id: 'call_2', type: 'function', function: { name: 'add', arguments: '{"a":2,"b":2}' } },
+      ],
+    },
+    { role: 'tool', tool_call_id: 'call_1', content: '3' },
+    { role: 'tool', tool_call_id: 'call_2', content: '4' },
+  ])
+})
