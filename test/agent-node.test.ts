@@ -534,31 +534,59 @@ describe('a failure ends the task with its own code, and says what to do', () =>
   }
   const add = tool('add', () => ({ sum: 3 }))
 
-  test.each<[string, string, boolean, () => ReturnType<typeof failure>]>([
-    ['the model is down', 'model_unavailable', true, () => failure('down')],
-    ['the model says that it is busy', 'model_unavailable', true, () => failure([{ status: 429 }])],
-    ['the model says nothing', 'model_timeout', true, () => failure([{ silent: true }], { timeoutMs: 100 })],
-    ['the model falls silent', 'model_timeout', true, () => failure([['One', { silent: true }]], { timeoutMs: 100 })],
-    ['the model cuts its stream', 'model_interrupted', true, () => failure([['One', { cut: true }]])],
-    ['the stream ends too early', 'model_interrupted', true, () => failure([['One', { end: true }]])],
-    ['the key is wrong', 'model_refused', false, () => failure([{ status: 401 }])],
-    ['the answer is no JSON', 'model_invalid', false, () => failure([[{ raw: 'data: {"choices": [\n\n' }]])],
+  test.each<[string, string, boolean, RegExp, () => ReturnType<typeof failure>]>([
+    ['the model is down', 'model_unavailable', true, /running, and its baseUrl right/, () => failure('down')],
+    ['the model says that it is busy', 'model_unavailable', true, /Try again later/i, () => failure([{ status: 429 }])],
+    [
+      'the model says nothing',
+      'model_timeout',
+      true,
+      /Try again, or give the endpoint a longer timeoutMs/,
+      () => failure([{ silent: true }], { timeoutMs: 100 }),
+    ],
+    [
+      'the model falls silent',
+      'model_timeout',
+      true,
+      /Try again, or give the endpoint a longer timeoutMs/,
+      () => failure([['One', { silent: true }]], { timeoutMs: 100 }),
+    ],
+    ['the model cuts its stream', 'model_interrupted', true, /Try again/, () => failure([['One', { cut: true }]])],
+    [
+      'the model breaks off into nonsense',
+      'model_invalid',
+      false,
+      /^The model's answer breaks off into what is no JSON. Ask again/,
+      () => failure([['One', { raw: 'data: {"choices": [\n\n' }]]),
+    ],
+    ['the stream ends too early', 'model_interrupted', true, /Try again/, () => failure([['One', { end: true }]])],
+    ['the key is wrong', 'model_refused', false, /apiKey/, () => failure([{ status: 401 }])],
+    [
+      'the answer is no JSON',
+      'model_invalid',
+      false,
+      /baseUrl is to be/,
+      () => failure([[{ raw: 'data: {"choices": [\n\n' }]]),
+    ],
     [
       'the model goes on calling a tool that does not exist',
       'unknown_tool',
       false,
+      /see `tools` of its setup/,
       () => failure(() => [{ call: { name: 'fly', arguments: {} } }], { tools: [add] }),
     ],
     [
       'the model makes the same call forever',
       'tool_loop',
       false,
+      /Say in the prompt when it is done/,
       () => failure((request) => [call(request, 'add', { a: 1 })], { tools: [add] }),
     ],
     [
       'the model gives two calls one id',
       'duplicate_call_id',
       false,
+      /Ask again/,
       () =>
         failure((request) => [call(request, 'add', { a: 1 }, 'c1'), call(request, 'add', { a: 2 }, 'c1')], {
           tools: [add],
@@ -568,6 +596,7 @@ describe('a failure ends the task with its own code, and says what to do', () =>
       'the model is asked too often',
       'round_limit',
       false,
+      /raise `maxRounds`/,
       () =>
         failure((request, index) => [call(request, 'add', { a: index })], { tools: [add], react: { maxRounds: 3 } }),
     ],
@@ -575,6 +604,7 @@ describe('a failure ends the task with its own code, and says what to do', () =>
       'the model calls too many tools',
       'tool_call_limit',
       false,
+      /raise `maxToolCalls`/,
       () =>
         failure((request, index) => [call(request, 'add', { a: index })], { tools: [add], react: { maxToolCalls: 2 } }),
     ],
@@ -582,15 +612,22 @@ describe('a failure ends the task with its own code, and says what to do', () =>
       'the model uses too many tokens',
       'token_limit',
       false,
+      /raise `maxTokens`/,
       () =>
         failure((request, index) => [call(request, 'add', { a: index }), { usage: { input: 500, output: 500 } }], {
           tools: [add],
           react: { maxTokens: 1500 },
         }),
     ],
-    ['the model takes too long', 'time_limit', false, () => failure([{ silent: true }], { react: { timeoutMs: 100 } })],
-  ])('when %s: %s', async (_what, code, retryable, run) => {
-    expect(await run()).toMatchObject({ code, retryable })
+    [
+      'the model takes too long',
+      'time_limit',
+      false,
+      /raise `timeoutMs`/,
+      () => failure([{ silent: true }], { react: { timeoutMs: 100 } }),
+    ],
+  ])('when %s: %s', async (_what, code, retryable, advice, run) => {
+    expect(await run()).toMatchObject({ code, retryable, message: expect.stringMatching(advice) })
   })
 })
 

@@ -84,7 +84,12 @@ export class OpenAiConnection implements ChatModelConnection {
         yield* answer.add(step.value)
       }
     } catch (error) {
-      const failure = endpoint.failure(error, signal)
+      const isNonsense = error instanceof ConvokeError && error.code === 'parse_error'
+      // Whoever has begun an answer speaks the protocol, so its address is right.
+      const failure =
+        isNonsense && answer.hasChoice
+          ? endpoint.invalid('breaks off into what is no JSON', error)
+          : endpoint.failure(error, signal)
       // The model had said that it was done; only what comes behind the answer was cut.
       const isTail = failure.code === 'model_interrupted' || failure.code === 'model_timeout'
       if (signal.aborted || !isTail || !answer.isFinished) throw failure
