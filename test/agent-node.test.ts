@@ -5,7 +5,6 @@ import {
   defineTool,
   type Json,
   type JsonObject,
-  type Message,
   type Node,
   type NodeOptions,
   type ReactOptions,
@@ -355,30 +354,71 @@ describe('a conversation', () => {
     expect(said(model.requests[1]!)).toEqual(['user: One.', 'assistant: Answer 0.', 'user: Three.'])
   })
 
-  test('may be asked something by a tool', async () => {
-    const book = defineTool({
-      name: 'book',
-      description: 'Books.',
-      input: { type: 'object' },
-      run: async (_params, { ask }) => {
-        const answer = await ask({
-          message: 'Which day?',
-          schema: { type: 'object', properties: { day: { type: 'string' } }, required: ['day'] },
-        })
-        return { booked: answer }
-      },
-    })
-    const { node } = await talk(
-      (request, index) => (index === 0 ? [call(request, 'book')] : `Done: ${answers(request).at(-1)}`),
-      { tools: [book] },
-    )
+  const book = defineTool({
+    name: 'book',
+    description: 'Books.',
+    input: { type: 'object' },
+    run: async (_params, { ask }) => {
+      const answer = await ask({
+        message: 'Which day?',
+        schema: { type: 'object', properties: { day: { type: 'string' } }, required: ['day'] },
+      })
+      return { booked: answer }
+    },
+  })
+
+  /** Sends a message whose tool asks for the day, tells it, and gives the end. */
+  async function bookMonday({ node }: Talking): Promise<Task> {
     const asked = await send(node.url, say('Book it.'))
     expect(asked.status.state).toBe('TASK_STATE_INPUT_REQUIRED')
     expect(wordsOf(asked.status.message)).toBe('Which day?')
-    const reply: Message = { ...say(''), taskId: asked.id, parts: [{ data: { day: 'Monday' } }] }
-    const done = await send(node.url, reply)
+    const done = await send(node.url, { ...say(''), taskId: asked.id, parts: [{ data: { day: 'Monday' } }] })
     expect(done.status.state).toBe('TASK_STATE_COMPLETED')
-    expect(textOf(done)).toBe('Done: {"booked":{"day":"Monday"}}')
+    return done
+  }
+
+  test('may be asked something by a tool', async () => {
+    const talking = await talk(
+      (request, index) => (index === 0 ? [call(request, 'book')] : `Done: ${answers(request).at(-1)}`),
+      { tools: [book] },
+    )
+    expect(textOf(await bookMonday(talking))).toBe('Done: {"booked":{"day":"Monday"}}')
+  })
+
+  test("may be asked something by a peer's tool, and by a tool of the agent that is asked", async () => {
+    const bobsModel = await startModelServer((request, index) =>
+      index === 0 ? [call(request, 'book')] : `Bob says ${answers(request).at(-1)}`,
+    )
+    const bob = await startNode({
+      agent: { id: 'bob', react: { model: 'local' } },
+      models: { local: { baseUrl: bobsModel.url, model: 'scripted' } },
+      tools: [book],
+    })
+    for (const [name, params, said] of [
+      ['bob__book', {}, '{"booked":{"day":"Monday"}}'],
+      ['ask_bob', { message: 'Book it.' }, 'Bob says {"booked":{"day":"Monday"}}'],
+    ] as const) {
+      const talking = await talk(
+        (request, index) => (index === 0 ? [call(request, name, params)] : `Done: ${answers(request).at(-1)}`),
+        { peers: { bob: { url: bob.url } }, discovery: { startup: true }, react: { agents: ['bob'] } },
+      )
+      expect(textOf(await bookMonday(talking))).toBe(`Done: ${said}`)
+    }
+  })
+
+  test('may be cancelled while it is asked something, also where a peer asks', async () => {
+    const bob = await startNode({ agent: { id: 'bob' }, tools: [book] })
+    const { node } = await talk((request, index) => (index === 0 ? [call(request, 'bob__book')] : 'Well.'), {
+      peers: { bob: { url: bob.url } },
+      discovery: { startup: true },
+    })
+    const asked = await send(node.url, say('Book it.', { contextId: 'talk' }))
+    expect(asked.status.state).toBe('TASK_STATE_INPUT_REQUIRED')
+    const { body } = await rpc<Task>(node.url, 'CancelTask', { id: asked.id })
+    expect(body.result?.status.state).toBe('TASK_STATE_CANCELED')
+    const atBob = await rpc<{ tasks: Task[] }>(bob.url, 'ListTasks')
+    expect(atBob.body.result?.tasks.map(({ status }) => status.state)).toEqual(['TASK_STATE_CANCELED'])
+    expect(textOf(await send(node.url, say('Hi.', { contextId: 'talk' })))).toBe('Well.')
   })
 })
 

@@ -103,6 +103,29 @@ describe.each(['SIGKILL', 'SIGTERM'] as const)('after %s in the middle of a roun
   })
 })
 
+test.each(['SIGKILL', 'SIGTERM'] as const)(
+  'an answer that %s cuts is given whole by the next process',
+  async (signal) => {
+    const folder = await temporaryFolder()
+    const model = await startModelServer((_request, index) =>
+      index === 0 ? ['One, two, ', { silent: true }] : index === 1 ? ['One, two, ', 'three.'] : 'Four.',
+    )
+    const first = await start(folder, model)
+    const reader = await sendStream(first.url, say('Count.', { contextId: 'talk' }))
+    const before = await reader.upTo(({ data }) => data.artifactUpdate !== undefined)
+    const { id } = before[0]!.data.task!
+    await first.end(signal)
+    const second = await start(folder, model)
+    const after = await (await subscribe(second.url, id, { lastEventId: before.at(-1)!.id! })).all()
+    expect(idsOf([...before, ...after])).toEqual(range(1, before.length + after.length))
+    const pieces = after.flatMap(({ data }) => data.artifactUpdate ?? [])
+    expect(pieces[0]).toMatchObject({ append: false, artifact: { metadata: { _tool_attempt: 2 } } })
+    expect(textOf(await getTask(second.url, id))).toBe('One, two, three.')
+    expect(textOf(await send(second.url, say('Go on.', { contextId: 'talk' })))).toBe('Four.')
+    expect(said(model.requests[2]!)).toEqual(['user: Count.', 'assistant: One, two, three.', 'user: Go on.'])
+  },
+)
+
 test('a tool that may not run twice, and had begun, is told as lost to the model', async () => {
   const folder = await temporaryFolder()
   const model = await startModelServer(twoTools('pay'))
