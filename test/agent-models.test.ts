@@ -10,6 +10,7 @@ import {
 } from 'convoke'
 import { inspect } from 'node:util'
 import { describe, expect, test } from 'vitest'
+import { CallAssembly } from '../dist/agent/openai-calls.js'
 import { cleanup, deferred, within } from './support/lifetime.ts'
 import { startModelServer, type ModelAnswer, type ModelScript, type ModelStep } from './support/model-server.ts'
 import { failureOf } from './support/failure.ts'
@@ -356,6 +357,18 @@ describe('tool calls', () => {
     ])
   })
 
+  test('take no longer where each piece says the name again', () => {
+    const timeOf = (piece: object): number => {
+      const assembly = new CallAssembly((clause) => new ConvokeError('model_invalid', clause))
+      const begunAt = performance.now()
+      for (let i = 0; i < 300_000; i++) assembly.add(piece)
+      expect(assembly.finish()[0]?.arguments).toHaveLength(300_000)
+      return performance.now() - begunAt
+    }
+    const plainMs = timeOf({ index: 0, id: 'a', function: { name: 'add', arguments: 'x' } })
+    expect(timeOf({ index: 0, function: { name: 'add', arguments: 'x' } })).toBeLessThan(10 * plainMs + 200)
+  })
+
   test('without an index go on with pieces that have no name', async () => {
     const toolCalls = await callsOf([
       calls({ id: 'a', function: { name: 'add', arguments: '{"n"' } }),
@@ -406,6 +419,16 @@ describe('tool calls', () => {
       calls(...Array.from({ length: 129 }, (_, index) => ({ index, function: { name: 'x' } }))),
     ],
     ['1048576 characters', calls({ index: 0, function: { name: 'x', arguments: 'x'.repeat(1024 * 1024 + 1) } })],
+    [
+      '1048576 characters',
+      calls({ index: 0, function: { name: 'x', arguments: { a: 'x'.repeat(600_000), b: 'x'.repeat(600_000) } } }),
+    ],
+    [
+      'tool calls with more than 1048576 characters',
+      calls(...[0, 1].map((index) => ({ index, function: { name: 'x', arguments: 'x'.repeat(600_000) } }))),
+    ],
+    ['a name of more than 1024 characters', calls({ index: 0, function: { name: 'x'.repeat(1025) } })],
+    ['an id of more than 65536 characters', calls({ index: 0, id: 'x'.repeat(65_537), function: { name: 'x' } })],
     ['a tool call without a name', calls({ index: 0, id: 'a', function: { arguments: '{}' } })],
     ['a tool call that is no object', { delta: { tool_calls: ['add'] } }],
     ['`tool_calls` that are no list', { delta: { tool_calls: {} } }],

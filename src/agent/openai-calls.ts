@@ -6,14 +6,20 @@ import type { ModelToolCall } from './chat-model.ts'
 
 /** How many calls one answer may make. */
 const maxCalls = 128
-/** How long the arguments of one call may be, in characters. */
+/** How long the arguments of all of them together may be, with what goes with them, in characters. */
 const maxArguments = 1024 * 1024
+/** How long a name may be, in characters. */
+const maxName = 1024
+/** How long an id may be, in characters: some gateways put a model's signed thoughts into it. */
+const maxId = 64 * 1024
 
 interface OpenCall {
   id: string | undefined
   name: string
   arguments: string | JsonObject
   extra: JsonObject | undefined
+  /** Whether the last piece of the arguments closes an object. To look at what is joined already would join it anew each time. */
+  isClosed: boolean
 }
 
 /** One piece of a call, as it stands in `tool_calls`. */
@@ -34,6 +40,8 @@ export class CallAssembly {
   readonly #calls: OpenCall[] = []
   /** The latest call of each index. */
   readonly #byIndex = new Map<number, OpenCall>()
+  /** Of the arguments of all calls and what goes with them, in characters. */
+  #length = 0
 
   constructor(invalid: (clause: string) => ConvokeError) {
     this.#invalid = invalid
@@ -49,15 +57,27 @@ export class CallAssembly {
     const known = this.#find(piece)
     const call = known === undefined || beginsAnew(known, piece) ? this.#begin(piece) : known
     call.id ??= piece.id
-    call.extra ??= piece.extra
+    if (call.extra === undefined && piece.extra !== undefined) {
+      call.extra = piece.extra
+      this.#count(piece.extra)
+    }
     // Some endpoints say it again with each piece.
     if (piece.name !== undefined && call.name !== piece.name) call.name += piece.name
+    if (call.name.length > maxName)
+      throw this.#invalid(`has a tool call with a name of more than ${maxName} characters`)
+    if (piece.arguments === '') return
     if (typeof piece.arguments !== 'string') call.arguments = piece.arguments
     else if (typeof call.arguments === 'string') {
       call.arguments += piece.arguments
-      if (call.arguments.length > maxArguments)
-        throw this.#invalid(`has a tool call with more than ${maxArguments} characters of arguments`)
+      call.isClosed = piece.arguments.endsWith('}')
     }
+    this.#count(piece.arguments)
+  }
+
+  #count(given: string | JsonObject): void {
+    this.#length += typeof given === 'string' ? given.length : JSON.stringify(given).length
+    if (this.#length > maxArguments)
+      throw this.#invalid(`has tool calls with more than ${maxArguments} characters of arguments`)
   }
 
   /** The calls in their order; one without an id gets `call_N`. Throws `duplicate_call_id`, `model_invalid`. */
@@ -92,7 +112,7 @@ export class CallAssembly {
 
   #begin({ index }: Piece): OpenCall {
     if (this.#calls.length === maxCalls) throw this.#invalid(`has more than ${maxCalls} tool calls`)
-    const call: OpenCall = { id: undefined, name: '', arguments: '', extra: undefined }
+    const call: OpenCall = { id: undefined, name: '', arguments: '', extra: undefined, isClosed: false }
     this.#calls.push(call)
     if (index !== undefined) this.#byIndex.set(index, call)
     return call
@@ -106,6 +126,8 @@ export class CallAssembly {
     const { name, arguments: given = '' } = called
     if (typeof given !== 'string' && given !== null && !isObject(given))
       throw this.#invalid(`has tool arguments that are neither text nor an object, but ${excerpt(given)}`)
+    if (typeof id === 'string' && id.length > maxId)
+      throw this.#invalid(`has a tool call with an id of more than ${maxId} characters`)
     return {
       index: typeof index === 'number' ? index : undefined,
       id: typeof id === 'string' && id !== '' ? id : undefined,
@@ -123,5 +145,5 @@ function beginsAnew(call: OpenCall, { id, name, arguments: given }: Piece): bool
   if (id !== undefined && call.id !== undefined) return id !== call.id
   if (typeof call.arguments !== 'string') return true
   // `}{` stands between two objects, and nowhere in one outside of its strings.
-  return call.arguments.endsWith('}') && (typeof given !== 'string' || given.startsWith('{'))
+  return call.isClosed && (typeof given !== 'string' || given.startsWith('{'))
 }
