@@ -826,6 +826,19 @@ test('a request may name the whole URL, as those to a proxy do', async () => {
   expect(await absolute('GET', `/tasks/${id}`)).toMatchObject({ status: 200, body: { id } })
 })
 
+test('an id with NUL is refused at the door, not by what keeps it', async () => {
+  const { url } = await startNode({ onMessage: () => 'Hello.' })
+  for (const [field, message] of Object.entries({
+    'message.messageId': say('Hi.', { messageId: 'a\0b' }),
+    'message.contextId': say('Hi.', { contextId: 'a\0b' }),
+    'message.taskId': say('Hi.', { taskId: 'a\0b' }),
+  })) {
+    const { body } = await rpc(url, 'SendMessage', { message })
+    expect(body.error, field).toMatchObject({ code: -32602, message: expect.stringContaining('NUL') })
+    expect(body.error?.data?.[0]?.['fieldViolations']).toMatchObject([{ field }])
+  }
+})
+
 test('a tenant that is no text is refused as such', async () => {
   const { url } = await startNode({ tools: [echo] })
   // Not escaped by us: the answer must come from the node.

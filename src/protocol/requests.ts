@@ -56,10 +56,11 @@ class Reader {
     return typeof value === 'string' ? value : this.wrong(name, `must be a string, got ${kind(value)}`)
   }
 
-  /** An id: a string of bounded length. */
+  /** An id: a string of bounded length that any database holds. */
   id(name: string): string | undefined {
     const value = this.string(name)
-    if (value !== undefined && /\p{Surrogate}/u.test(value)) return this.wrong(name, 'must be well-formed Unicode')
+    if (value !== undefined && /[\0\p{Surrogate}]/u.test(value))
+      return this.wrong(name, 'must be well-formed Unicode without NUL')
     if (value === undefined || value.length <= maxIdLength) return value
     return this.wrong(name, `must be at most ${maxIdLength} characters long, got ${value.length}`)
   }
