@@ -144,6 +144,17 @@ describe('the log', () => {
     expect(onlyLine(lines)).toMatchObject({ error: { message: 'what happened' } })
   })
 
+  test('moves no cursor on a terminal, whatever strangers have said', () => {
+    const lines: string[] = []
+    const log = logTo(lines, 'debug', true)
+    const said = 'a\u001b]0;owned\u0007\u009b31m\u202eb\rc'
+    log.warn({ said }, `They said ${said}.`)
+    log.error({ error: new Error(said, { cause: new Error(said) }) }, 'It failed.')
+    // oxlint-disable-next-line no-control-regex -- these are what must not be there
+    for (const line of lines) expect(line).not.toMatch(/[\0-\b\v-\u001f\u007f-\u009f\u202e]/)
+    expect(lines[0]).toContain('They said a]0;owned31mb\nc.')
+  })
+
   test('is a short line for people on a terminal, with stacks below', () => {
     const lines: string[] = []
     const log = logTo(lines, 'debug', true)

@@ -8,6 +8,7 @@ import { ConvokeError, reasonsOf, type ErrorCode } from './errors.ts'
 import { isObject } from './json.ts'
 import type { Logger } from './logger.ts'
 import { isSecret, redacted, redactText } from './secrets.ts'
+import { stripControls } from './text.ts'
 
 /** What {@link createLog} makes. */
 export type Log = Logger
@@ -171,8 +172,14 @@ function toPretty(line: string, color: boolean): string {
     }
     return `${key}=${JSON.stringify(value['message'])}`
   })
-  const head = `${style('gray', clock)} ${style(levelStyles[name], name.padEnd(5))} ${typeof msg === 'string' ? msg : ''}`
-  const tail = fields.length === 0 ? '' : ` ${style('gray', fields.join(' '))}`
-  const below = stacks.map((stack) => `\n${style('gray', stack.replace(/^/gm, '    '))}`).join('')
+  const said = typeof msg === 'string' ? toShown(msg) : ''
+  const head = `${style('gray', clock)} ${style(levelStyles[name], name.padEnd(5))} ${said}`
+  const tail = fields.length === 0 ? '' : ` ${style('gray', toShown(fields.join(' ')))}`
+  const below = stacks.map((stack) => `\n${style('gray', toShown(stack).replace(/^/gm, '    '))}`).join('')
   return `${head}${tail}${below}\n`
+}
+
+/** Messages, names and stacks may hold what strangers have said: that moves no cursor and sets no colour. */
+function toShown(text: string): string {
+  return stripControls(text.replace(/\r\n?/g, '\n'))
 }
