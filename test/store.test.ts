@@ -332,6 +332,11 @@ describe('sqlite store', () => {
     expect((await stat(path)).isFile()).toBe(true)
   })
 
+  test('is a file that no other user may read, nor its log', async () => {
+    await (await open()).create(newTask(), begun())
+    for (const file of [path, `${path}-wal`]) expect((await stat(file)).mode & 0o777, file).toBe(0o600)
+  })
+
   test('belongs to one: a second open fails at once and says why, until the first is closed', async () => {
     const first = await open()
     const start = performance.now()

@@ -2,7 +2,7 @@
  * Tasks in one SQLite file that belongs to one process. Writes wait in a queue until the turn of the
  * event loop ends, then all of them go into one transaction and share its fsync; reads run at once.
  */
-import { mkdirSync } from 'node:fs'
+import { closeSync, existsSync, mkdirSync, openSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import Database from 'better-sqlite3'
 import { ConvokeError } from '../base/errors.ts'
@@ -36,7 +36,7 @@ const maxBodyChars = 256 * 1024
 
 /**
  * Opens the database at `path`, relative to the working directory, and creates file and folder where there
- * are none. The leases of the process before are ended. `maxBytes` bounds the database file; the log beside
+ * are none, the file for this user alone. The leases of the process before are ended. `maxBytes` bounds the database file; the log beside
  * it (`-wal`) stays around 16 MiB. The file does not shrink: what expires makes room for what comes. At
  * `maxBytes` tasks can still expire; on a full disk nothing can be written, so a limit below the disk's
  * size is what lets retention help.
@@ -48,6 +48,9 @@ export function openSqliteStore(options: StoreOptions & { path: string }): Store
   let db: Database.Database | undefined
   try {
     mkdirSync(dirname(path), { recursive: true })
+    // What callers said is for this user alone; the log beside it gets the mode of the file. One that is there is left alone:
+    // to close it would give up this process's locks on it.
+    if (!existsSync(path)) closeSync(openSync(path, 'a', 0o600))
     db = new Database(path, { timeout: busyTimeoutMs })
     // Before WAL: then the lock on the file is taken for good, and the log's index lives in our memory.
     // The kernel frees the lock when the process ends, however it ends.
