@@ -5,6 +5,7 @@ import {
   type JsonObject,
   type MessageHandler,
   type Node,
+  type Part,
   type PeerOptions,
   type Question,
 } from 'convoke'
@@ -13,8 +14,9 @@ import { askToolName, createAskTool } from '../dist/peers/remote-agent.js'
 import { startFaultProxy } from './support/fault-proxy.ts'
 import { cleanup, deferred, startNode, until, within } from './support/lifetime.ts'
 import { startPlainPeer } from './support/peers.ts'
-import { startScriptedPeer, taskAs } from './support/scripted-peer.ts'
+import { artifactOf, startScriptedPeer, statusOf, taskAs } from './support/scripted-peer.ts'
 import { failureOf } from './support/failure.ts'
+import type { StreamResponse } from './support/wire.ts'
 
 const silent = { debug() {}, info() {}, warn() {}, error() {} }
 const never = new AbortController().signal
@@ -198,6 +200,34 @@ describe('a remote agent', () => {
       retryable: true,
       message: 'bob: The model is down. Try again later.',
     })
+  })
+
+  test.each<[string, (i: number) => StreamResponse]>([
+    [
+      'empty parts',
+      () =>
+        artifactOf(
+          't',
+          'a',
+          Array.from({ length: 100_000 }, (): Part => ({ text: '' })),
+          true,
+        ),
+    ],
+    [
+      'the metadata of parts',
+      (i) => artifactOf('t', `a${i}`, [{ text: '', metadata: { words: 'x'.repeat(1_000_000) } }]),
+    ],
+    ['links', (i) => artifactOf('t', `a${i}`, [{ url: `https://bob.example/${'x'.repeat(1_000_000)}` }])],
+  ])('is too large also by %s', async (_, make) => {
+    const peer = await startScriptedPeer(async ({ method, events, result, res }) => {
+      if (method === 'CancelTask') return result(taskAs('t', 'TASK_STATE_CANCELED'))
+      if (method !== 'SendStreamingMessage') return
+      await events({ task: taskAs('t', 'TASK_STATE_WORKING') })
+      for (let i = 0; i < 20 && !res.destroyed; i++) await events(make(i))
+      await events(statusOf('t', 'TASK_STATE_COMPLETED'))
+      res.end()
+    })
+    expect(await failureOf(agentAt(peer.url).ask('Hello.'))).toMatchObject({ code: 'too_large' })
   })
 
   test('that is not there fails as a connection does', async () => {

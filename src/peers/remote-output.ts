@@ -6,6 +6,8 @@ import type { ToolValue } from '../tools/tool.ts'
 
 /** How much output of a peer without the extension is kept until its end, in characters. */
 const maxGathered = 16 * 1024 * 1024
+/** What a part or an artifact counts beside its characters: an endless row of empty ones takes memory, too. */
+const ownSize = 32
 
 /** Puts artifacts and the closing words of a task into one value. */
 export type Convert = (artifacts: readonly Artifact[], closing: Message | undefined) => ToolValue
@@ -45,10 +47,11 @@ export class Output {
     if (this.#size > maxGathered) {
       throw new ConvokeError('too_large', `The peer's answer is larger than ${maxGathered} characters.`)
     }
+    const { artifactId } = artifact
+    const kept = before?.artifact ?? { artifactId, parts: [] }
     // Appended in place: what comes in many pieces would be copied as often.
-    if (before !== undefined) before.artifact.parts.push(...artifact.parts)
-    const kept = before?.artifact ?? { ...artifact, parts: [...artifact.parts] }
-    this.#gathered.set(artifact.artifactId, { artifact: kept, size })
+    for (const part of artifact.parts) kept.parts.push(part)
+    this.#gathered.set(artifactId, { artifact: kept, size })
   }
 
   /** The result; of a peer without the extension what its artifacts and closing words come to. */
@@ -61,10 +64,11 @@ export class Output {
   }
 }
 
-function sizeOf({ parts }: Artifact): number {
-  return parts.reduce((sum, { text, raw, data }) => {
-    return sum + (text ?? raw ?? '').length + (data === undefined ? 0 : JSON.stringify(data).length)
-  }, 0)
+function sizeOf({ artifactId, parts }: Artifact): number {
+  return parts.reduce((sum, { text = '', ...others }) => {
+    const size = Object.keys(others).length === 0 ? 0 : JSON.stringify(others).length
+    return sum + ownSize + text.length + size
+  }, ownSize + artifactId.length)
 }
 
 /** The result in the artifacts of any agent: a data part, then text that is JSON, then text, then its closing words. */
