@@ -736,6 +736,13 @@ describe('structured output', () => {
     expect((await ask(connection, { ...hello, outputSchema: schema })).answer.message.content).toBe('no JSON')
   })
 
+  test('that nests without end comes as it is, for whoever checks it', async () => {
+    const deep = `{"score":${'['.repeat(100_000)}${']'.repeat(100_000)}}`
+    const { connection } = await start([deep])
+    const outputSchema: JsonObject = { ...schema, additionalProperties: false }
+    expect((await ask(connection, { ...hello, outputSchema })).answer.message.content).toBe(deep)
+  })
+
   test('is plain where the schema cannot be strict', async () => {
     const { model, connection } = await start(() => '[1]')
     const list: JsonObject = { type: 'array', items: { type: 'integer' } }

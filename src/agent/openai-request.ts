@@ -1,5 +1,5 @@
 /** What is asked of a model, in the words of OpenAI's chat completions. */
-import { isObject, type Json, type JsonObject } from '../base/json.ts'
+import { isObject, parseJson, type Json, type JsonObject } from '../base/json.ts'
 import { bend } from '../tools/definitions/bend.ts'
 import { openAiStrict } from '../tools/definitions/dialects.ts'
 import { fromModelArguments } from '../tools/definitions/arguments.ts'
@@ -49,7 +49,7 @@ export function responseFormats(schema: JsonObject): ResponseFormat[] {
 function restore(schema: JsonObject, content: string): string {
   let value: Json
   try {
-    value = JSON.parse(content) as Json
+    value = parseJson(content) as Json
   } catch {
     // Whoever checks the answer says what is wrong with it.
     return content
