@@ -22,6 +22,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { z } from 'zod'
+import { readOutput } from '../dist/agent/structured-output.js'
 import { add, addModel, readableLog, said, startRunner, type ChatTestOptions } from './support/chat-agents.ts'
 import { cleanup, temporaryFolder } from './support/lifetime.ts'
 import { startModelServer, type ModelScript, type ModelServer } from './support/model-server.ts'
@@ -163,6 +164,15 @@ test('with an output schema the output is JSON that fits it, and the model is to
   expect(system).toMatch(/^system: You judge\.\n\n[^]*JSON Schema[^]*"maximum":5/)
   expect(user).toBe('user: Nice tea.')
   expect(model.requests[0]?.body.response_format).toBeDefined()
+})
+
+test.each([
+  ['fences', '```json\n'.repeat(300_000)],
+  ['braces', '{"a" '.repeat(300_000)],
+])('an answer of nothing but %s is refused as fast as it is read', (_, answer) => {
+  const begunAt = performance.now()
+  expect(readOutput(answer, { type: 'object' })).toHaveProperty('issues')
+  expect(performance.now() - begunAt).toBeLessThan(1_000)
 })
 
 test('a zod schema validates and transforms, beyond what JSON Schema can say', async () => {

@@ -86,10 +86,13 @@ function isJson(text: string): boolean {
   }
 }
 
+/** At how many places of a text a value is looked for: to find that there is none takes as long as a thousand characters. */
+const maxPlaces = 1_000
+
 /** What stands between fences, without the word that names its language. */
 function blocksOf(text: string): string[] {
   return text
-    .split('```')
+    .split('```', 2 * maxPlaces)
     .filter((_, i) => i % 2 === 1)
     .map((block) => block.replace(/^[ \t]*[\w+.-]*[ \t]*\r?\n/, ''))
 }
@@ -101,9 +104,9 @@ function blocksOf(text: string): string[] {
 function valuesIn(text: string): { readonly values: { readonly value: Json }[]; readonly isCut: boolean } {
   const values: { readonly value: Json }[] = []
   const opening = /[[{]/g
-  for (;;) {
+  for (let places = 0; places < maxPlaces; places++) {
     const start = opening.exec(text)?.index
-    if (start === undefined) return { values, isCut: false }
+    if (start === undefined) break
     const rest = text.slice(start)
     const length = findJsonBreak(rest)
     const parsed = tryParse(rest.slice(0, length))
@@ -111,6 +114,7 @@ function valuesIn(text: string): { readonly values: { readonly value: Json }[]; 
     else if (length === rest.length) return { values, isCut: true }
     opening.lastIndex = start + Math.max(length, 1)
   }
+  return { values, isCut: false }
 }
 
 /** The failure of an answer that does not fit. `tries` is how many did not, `finishReason` the endpoint's. */
