@@ -18,6 +18,8 @@ import {
   type RunEvent,
   type RunnerContext,
 } from 'convoke'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
 import { createLog } from '../dist/base/log.js'
 import { cleanup, deferred, until, within } from './support/lifetime.ts'
@@ -305,6 +307,58 @@ test('the signal of a run stops it, and nothing of it is kept', async () => {
   expect(await runner.run('a', 'short')).toEqual({ outputs: [{ last: 'short' }] })
   expect((await failureOf(runner.run('a', 'long', { id: 'long' }))).message).toBe('Enough.')
 })
+
+test('what an input that was left came with is not held until its turn', async () => {
+  setFlagsFromString('--expose-gc')
+  const gc = runInNewContext('gc') as () => void
+  const go = deferred()
+  const begun = deferred()
+  const runner = startRunner(
+    agentOf(async () => {
+      begun.resolve()
+      await go.promise
+    }),
+  )
+  const first = runner.run('a', 'first')
+  await begun.promise
+  const leave = async (n: number): Promise<WeakRef<object>> => {
+    const caller = new AbortController()
+    const onEvent = (): undefined => undefined
+    const running = runner.run('a', n, { signal: caller.signal, onEvent })
+    caller.abort(new ConvokeError('canceled', 'Enough.'))
+    expect((await failureOf(running)).code).toBe('canceled')
+    return new WeakRef(onEvent)
+  }
+  const held: WeakRef<object>[] = []
+  for (let n = 0; n < 20; n++) held.push(await leave(n))
+  // A WeakRef holds on until its turn of the event loop has ended.
+  await new Promise((resolve) => setImmediate(resolve))
+  gc()
+  // The last one may still be on the stack.
+  expect(held.filter((each) => each.deref() !== undefined).length).toBeLessThanOrEqual(1)
+  go.resolve()
+  await first
+  expect((await runner.run('a', 'last')).outputs).toEqual([])
+})
+
+test('an input that is left while the agent is made ready for it does not run', async () => {
+  let ran = 0
+  const caller = new AbortController()
+  const agent = agentOf(() => void ran++).addResource('files', { command: 'files' }, 'mcpServer')
+  const space = { list: () => [], get: () => undefined, call: unused, tryCall: unused }
+  const runner = startRunner(agent, {
+    // With the first run.
+    openServers: () => {
+      caller.abort(new ConvokeError('canceled', 'Enough.'))
+      return Promise.resolve({ tools: space, close: () => Promise.resolve() })
+    },
+  })
+  expect((await failureOf(runner.run('a', 1, { signal: caller.signal }))).code).toBe('canceled')
+  await runner.run('a', 2)
+  expect(ran).toBe(1)
+})
+
+const unused = (): Promise<never> => Promise.reject(new Error('unused'))
 
 test('a run whose signal has aborted before does not begin, and leaves no mail', async () => {
   const store = createMemoryAgentStore()

@@ -66,7 +66,8 @@ interface Waiting {
   readonly id: string
   /** Undefined where the mailbox had it already, as it was then. */
   input: InputEvent | undefined
-  readonly options: RunOptions
+  /** Empty for one that was left: it may have long to wait, and holds what its caller has given. */
+  options: RunOptions
   readonly resolve: (result: RunResult | Promise<RunResult>) => void
   readonly reject: (error: ConvokeError) => void
   /** Its input is in the mailbox. */
@@ -229,7 +230,10 @@ export class AgentRunner {
   #leave(waiting: Waiting, reason: ConvokeError): void {
     waiting.left = reason
     // A run that is under way hears of it by itself, and ends first.
-    if (!waiting.isRunning) waiting.reject(reason)
+    if (waiting.isRunning) return
+    waiting.reject(reason)
+    waiting.input = undefined
+    waiting.options = {}
   }
 
   #begin(key: string, lane: Lane): void {
@@ -320,6 +324,7 @@ export class AgentRunner {
     }
     const { store, eventLog } = this.#options
     const host = await this.#open()
+    if (waiting?.left !== undefined) return await this.#commitFailure(lease, mail, waiting, waiting.left)
     // Making what the agent needs takes its time, and whoever closes meanwhile stops only what has begun.
     this.#assertOpen()
     const shortTerm = new MemoryTree(lease.state ?? undefined)
