@@ -568,7 +568,7 @@ describe('a failure ends the task with its own code, and says what to do', () =>
     const text = JSON.stringify(task.status)
     expect(text).not.toContain(secret)
     expect(text).not.toContain(model.url)
-    expect(text).not.toMatch(/https?:\/\/|127\.0\.0\.1|\bat \S+:\d+/)
+    expect(text).not.toMatch(/https?:\/\/|127\.0\.0\.1|\bat \S+:\d+|\.id-/)
     expect(wordsOf(task.status.message)).toBe(error.message)
     return error
   }
@@ -647,6 +647,19 @@ describe('a failure ends the task with its own code, and says what to do', () =>
       /raise `maxToolCalls`/,
       () =>
         failure((request, index) => [call(request, 'add', { a: index })], { tools: [add], react: { maxToolCalls: 2 } }),
+    ],
+    [
+      'the model says more than a run may keep',
+      'too_large',
+      false,
+      () =>
+        failure(
+          (request, index) => [
+            ...Array.from({ length: 6 }, () => 'x'.repeat(1_000_000)),
+            call(request, 'add', { a: index }),
+          ],
+          { tools: [add] },
+        ),
     ],
     [
       'the model uses too many tokens',

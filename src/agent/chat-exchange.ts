@@ -121,8 +121,23 @@ export class Exchange {
     this.#added.push(...messages)
   }
 
-  /** From here on the exchange waits for the answers to `calls`: whoever goes on with it finds it in memory. */
+  /**
+   * From here on the exchange waits for the answers to `calls`: whoever goes on with it finds it in memory. Throws `too_large` where a run
+   * may not keep as much.
+   */
   wait(toolRequestId: string, calls: readonly ModelToolCall[]): void {
+    try {
+      this.#keep(toolRequestId, calls)
+    } catch (cause) {
+      if (!(cause instanceof ConvokeError) || cause.code !== 'too_large') throw cause
+      // Where in memory it stands is of no use to callers.
+      const text =
+        'The model and its tools have said more than a run may keep. Ask for less at once, or let the model write shorter answers and calls.'
+      throw new ConvokeError('too_large', text, { cause })
+    }
+  }
+
+  #keep(toolRequestId: string, calls: readonly ModelToolCall[]): void {
     // Each piece under a name of its own: a list of all of them would be written anew each time.
     this.#memory.set(`${this.#path}.added.${this.state.pieces++}`, this.#added as unknown as Json)
     this.#added = []
