@@ -281,6 +281,21 @@ describe('with an agent of ours', () => {
     expect(second).toEqual({ code: 0, stdout: '2: two\n', stderr: '' })
   })
 
+  test('the id of a conversation moves no cursor where it is told how to go on', async () => {
+    const contextId = 'c\u001b]0;owned\u0007\u009b2J\r\u202e'
+    const { url } = await startScriptedPeer(
+      ({ method, result }) => {
+        if (method !== 'GET') result({ message: { ...says('Hello.'), contextId } })
+      },
+      { card: () => ({ capabilities: {} }) },
+    )
+    const { code, stderr } = await convoke(['chat', url, '--message', 'one'])
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr: `convoke: Go on with this conversation: convoke chat ${url} --context 'c]0;owned2J\n'\n`,
+    })
+  })
+
   test('what there is to choose from is told without a terminal, too', async () => {
     const { url } = await startNode({
       async *onMessage(_message, context) {

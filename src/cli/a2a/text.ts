@@ -140,9 +140,9 @@ export function resumeCommand(taskId: string, agentFlag: string): string {
   return `convoke send${agentFlag} --task-id ${quote(taskId)} "<reply>"`
 }
 
-/** A word for a POSIX shell. Ids are a stranger's text: pasted, they must stay one word. */
+/** A word for a POSIX shell. Ids are a stranger's text: pasted, they must stay one word, and shown, they move no cursor. */
 export function quote(text: string): string {
-  return /^[\w.,:/@%+=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+  return /^[\w.,:/@%+=-]+$/.test(text) ? text : `'${printable(text).replaceAll("'", `'\\''`)}'`
 }
 
 /** Every part, whatever it is; `label` stands above texts. Values that follow each other are a line each. */
