@@ -86,7 +86,8 @@ export class AgentPlan {
   }
 
   /**
-   * The plan that `toJSON` gave, also in another process. Loads nothing yet: modules are imported when their functions are
+   * The plan that `toJSON` gave, also in another process. A plan is code: it names modules that are imported and programs of MCP
+   * servers that are started, so take none from strangers. Loads nothing yet: modules are imported when their functions are
    * needed. Throws `invalid_plan` with the place of what is wrong.
    */
   static fromJSON(json: unknown, options: LoadOptions = {}): AgentPlan {
