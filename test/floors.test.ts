@@ -19,6 +19,7 @@ const floors = [
     'execution.ts',
     'tool-space.ts',
     'config.ts',
+    'config-file',
     'older-config',
     'options.ts',
     'agent-files.ts',
@@ -48,7 +49,7 @@ const homes: Record<string, string[]> = {
   pino: ['base/log.ts'],
   re2js: ['tools/safe-pattern.ts'],
   undici: ['base/guarded-fetch.ts', 'base/guarded-exchange.ts'],
-  yaml: ['agent/configuration.ts', 'config.ts', 'older-config', 'tools/skill-bundles.ts'],
+  yaml: ['agent/configuration.ts', 'config-file/source.ts', 'older-config', 'tools/skill-bundles.ts'],
 }
 
 const src = resolve(import.meta.dirname, '../src')
