@@ -6,7 +6,6 @@ import { ConvokeError } from './base/errors.ts'
 import { checkContents } from './config-file/checks.ts'
 import { defaultPort, type ConfigFile } from './config-file/contents.ts'
 import { explain } from './config-file/explain.ts'
-import { showPath } from './config-file/privacy.ts'
 import { messageOf, schemaAt, validateConfig } from './config-file/schema.ts'
 import { Source } from './config-file/source.ts'
 import { replaceVariables, type Environment } from './config-file/variables.ts'
@@ -39,15 +38,15 @@ const defaultDiscoveryMs = 60_000
  */
 export async function loadConfig(file: string, environment: Environment = process.env): Promise<LoadedConfig> {
   const source = new Source(file, await readText(file))
-  const [value, fromEnvironment] = replaceVariables(source, environment)
+  const value = replaceVariables(source, environment)
   const issues = validateConfig(value)
-  for (const path of new Set(issues.map((issue) => issue.path))) explain(source, value, path, fromEnvironment)
+  for (const path of new Set(issues.map((issue) => issue.path))) explain(source, value, path)
   source.throwProblems()
 
   // The schema has just said that it is one.
   const contents = value as ConfigFile
   const baseDir = dirname(resolve(file))
-  await checkContents(source, contents, baseDir, fromEnvironment)
+  await checkContents(source, contents, baseDir)
   const { $schema: _, peers: asWritten, ...config } = contents
   const peers = await readAuthorities(source, asWritten, baseDir)
   source.throwProblems()
@@ -61,7 +60,7 @@ export async function loadConfig(file: string, environment: Environment = proces
       baseDir,
     },
     warnings: source.warnings,
-    variables: fromEnvironment,
+    variables: source.variables,
   }
 }
 
@@ -84,7 +83,7 @@ async function readAuthorities(
     const { caFile, ...tls } = peer.tls ?? {}
     if (caFile === undefined) return [id, peer]
     const path = ['peers', id, 'tls', 'caFile']
-    const add = (why: string): void => source.add(path, `${showPath(path)} ${messageOf(schemaAt(path))}, but ${why}.`)
+    const add = (why: string): void => source.add(path, `${messageOf(schemaAt(path))}, but ${why}.`)
     let ca = ''
     try {
       ca = await readFile(resolve(baseDir, caFile), 'utf8')

@@ -7,12 +7,7 @@ import { configSchema, isNameFor, messageOf, propertiesOf, schemaAt, similarOf }
 import type { Source } from './source.ts'
 
 /** Says in words what is wrong at the place where the validator found something. */
-export function explain(
-  source: Source,
-  root: unknown,
-  pointer: string,
-  fromEnvironment: ReadonlyMap<string, string>,
-): void {
+export function explain(source: Source, root: unknown, pointer: string): void {
   let path = fromPointer(pointer)
   // Validators differ in whether a missing or unknown key is an issue of the key or of the mapping around it.
   while (path.length > 0 && (schemaAt(path) === undefined || valueAt(root, path) === undefined))
@@ -22,10 +17,7 @@ export function explain(
   const { propertyNames } = schema
   if (isObject(propertyNames) && isObject(value)) {
     const wrong = Object.keys(value).filter((key) => !isNameFor(schema, key))
-    for (const key of wrong) {
-      const where = [...path, key]
-      addOnce(source, where, `${showPath(where)} ${messageOf(propertyNames)}.`, 'key')
-    }
+    for (const key of wrong) source.add([...path, key], `${messageOf(propertyNames)}.`, { at: 'key' })
     if (wrong.length > 0) return
   }
   const allowed = propertiesOf(schema)
@@ -34,38 +26,26 @@ export function explain(
     const required = Array.isArray(schema['required']) ? schema['required'].map(String) : []
     const missing = required.filter((key) => !Object.hasOwn(value, key))
     for (const key of unknown)
-      addOnce(source, [...path, key], unknownKeySentence(path, key, Object.keys(allowed)), 'key')
+      source.add([...path, key], `is an unknown key${instead(key, Object.keys(allowed))}`, { at: 'key' })
     for (const key of missing) {
-      addOnce(source, path, `${showPath([...path, key])} is missing: it ${messageOf(schemaAt([...path, key]))}.`, 'key')
+      const name = [...path, key]
+      source.add(path, `is missing: it ${messageOf(schemaAt(name))}.`, { at: 'key', name })
     }
     if (unknown.length > 0 || missing.length > 0) return
   }
   // A variable that is not set was told already.
-  if (source.problems.some((problem) => problem.path === toPointer(path) && fromEnvironment.has(problem.path))) return
-  const what = path.length === 0 ? 'The file' : showPath(path)
-  addOnce(source, path, `${what} ${messageOf(schema)}${butItIs(source, path, value, schema, fromEnvironment)}.`)
+  if (source.problems.some((problem) => problem.path === toPointer(path) && source.variables.has(problem.path))) return
+  source.add(path, `${messageOf(schema)}${butItIs(source, path, value, schema)}.`)
 }
 
-function addOnce(source: Source, path: Path, sentence: string, at: 'key' | 'value' = 'value'): void {
-  if (!source.problems.some((problem) => problem.sentence === sentence)) source.add(path, sentence, at)
+/** What a key that is unknown was to be. */
+function instead(key: string, allowed: readonly string[]): string {
+  const meant = similarOf(key, allowed) ?? placesOf(key)[0]
+  if (meant !== undefined) return `; did you mean ${meant}?`
+  return `. Allowed: ${allowed.filter((name) => name !== '$schema').join(', ')}.`
 }
 
-function unknownKeySentence(parent: Path, key: string, allowed: readonly string[]): string {
-  const where = showPath([...parent, key])
-  const similar = similarOf(key, allowed)
-  if (similar !== undefined) return `${where} is an unknown key; did you mean ${similar}?`
-  const elsewhere = placesOf(key)
-  if (elsewhere[0] !== undefined) return `${where} is an unknown key; did you mean ${elsewhere[0]}?`
-  return `${where} is an unknown key. Allowed: ${allowed.filter((name) => name !== '$schema').join(', ')}.`
-}
-
-function butItIs(
-  source: Source,
-  path: Path,
-  value: unknown,
-  schema: JsonObject,
-  fromEnvironment: ReadonlyMap<string, string>,
-): string {
+function butItIs(source: Source, path: Path, value: unknown, schema: JsonObject): string {
   const wantsText = [schema['type']].flat().includes('string')
   if (value === null) return ', but it is empty'
   if (Array.isArray(value)) {
@@ -78,7 +58,7 @@ function butItIs(
       ? ', but it is a number: put it in quotes'
       : `, but it is a number: put it in quotes, "${source.text(path)}"`
   }
-  const variable = fromEnvironment.get(toPointer(path))
+  const variable = source.variables.get(toPointer(path))
   if (isPrivate(path)) return value === '' ? `, but ${variable ?? 'it'} is empty` : ''
   if (variable !== undefined) return `, but it is the value of ${variable}`
   return `, but it is ${clip(withoutUser(JSON.stringify(value)), 80)}`

@@ -44,6 +44,7 @@ function isKeyLike(segment: string, parent: JsonObject): boolean {
 
 /** `server.auth.tokens[0].id` */
 export function showPath(path: Path): string {
+  if (path.length === 0) return 'The file'
   const text = masked(path)
     .map((segment) =>
       /^\d+$/.test(segment)

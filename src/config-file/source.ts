@@ -11,6 +11,8 @@ import { masked, showPath } from './privacy.ts'
 export class Source {
   readonly problems: { offset: number; path: string; sentence: string }[] = []
   readonly warnings: string[] = []
+  /** What stands in the file where a text holds variables, by JSON pointers; whoever puts them in says so here. */
+  readonly variables = new Map<string, string>()
   readonly value: unknown
   readonly #file: string
   readonly #lines = new LineCounter()
@@ -48,15 +50,20 @@ export class Source {
     this.value = this.#takeOlderShapes() ? this.#toValue() : value
   }
 
-  add(path: Path, sentence: string, at: 'key' | 'value' = 'value'): void {
+  /** What is wrong at a place: `words` go behind its name, or another one. Said once. */
+  add(path: Path, words: string, { at = 'value', name = path }: { at?: 'key' | 'value'; name?: Path } = {}): void {
+    const sentence = `${showPath(name)} ${words}`
     const { key, value } = this.#find(path)
     // An empty value has no place of its own.
     const node = at === 'value' && value !== undefined && !isEmpty(value) ? value : (key ?? value)
-    this.#addAt(node?.range?.[0] ?? 0, path, sentence)
+    const offset = node?.range?.[0] ?? 0
+    if (this.problems.some((problem) => problem.offset === offset && problem.sentence === sentence)) return
+    this.#addAt(offset, path, sentence)
   }
 
-  warn(path: Path, sentence: string): void {
-    this.warnings.push(`${this.#place(this.#find(path).value?.range?.[0] ?? 0)}: ${sentence}`)
+  /** What looks like a mistake there; as {@link add}. */
+  warn(path: Path, words: string, { name = path }: { name?: Path } = {}): void {
+    this.warnings.push(`${this.#place(this.#find(path).value?.range?.[0] ?? 0)}: ${showPath(name)} ${words}`)
   }
 
   /** A scalar as it stands in the file: `1.0` where the value is 1. */

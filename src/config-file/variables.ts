@@ -2,35 +2,31 @@
 import { isObject, type JsonObject } from '../base/json.ts'
 import { toPointer } from '../tools/value.ts'
 import { valueAt, type Path } from './path.ts'
-import { isPrivate, showPath } from './privacy.ts'
+import { isPrivate } from './privacy.ts'
 import { schemaAt } from './schema.ts'
 import type { Source } from './source.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
 /**
- * The value with its variables put in, and which places hold one, with the text that stands there. Where the
- * schema wants a number or a boolean and the whole text is one variable, its content is read as one.
+ * The value with its variables put in; the source hears which places hold one. Where the schema wants a number or a boolean
+ * and the whole text is one variable, its content is read as one.
  */
-export function replaceVariables(
-  source: Source,
-  environment: Environment,
-): [value: unknown, replaced: ReadonlyMap<string, string>] {
-  const replaced = new Map<string, string>()
+export function replaceVariables(source: Source, environment: Environment): unknown {
   const replaceIn = (text: string, path: Path): unknown => {
     if (path[0] === 'mcpServers') return replaceForeign(text, path)
     const [, slipped] = (isPrivate(path) && /^(?:\w+ )?\$\{([A-Za-z_]\w*)\}$/.exec(text)) || []
     if (slipped !== undefined) {
       // No credential looks like that, and nobody could tell from its refusal.
-      source.add(path, `${showPath(path)} is \${${slipped}} as it stands; did you mean \${env:${slipped}}?`)
+      source.add(path, `is \${${slipped}} as it stands; did you mean \${env:${slipped}}?`)
     } else if (!isPrivate(path) && /\$\{(?!env:)\w+\}/.test(text)) {
-      source.warn(path, `${showPath(path)} holds a \${…} that stays as it is; variables are written \${env:NAME}.`)
+      source.warn(path, `holds a \${…} that stays as it is; variables are written \${env:NAME}.`)
     }
     const whole = /^\$\{env:\w+\}$/.test(text)
     const filled = text.replace(/\$\{env:([^}]*)\}/g, (_match, name: string) => {
-      replaced.set(toPointer(path), text)
+      source.variables.set(toPointer(path), text)
       const content = environment[name]
-      if (content === undefined) source.add(path, `${showPath(path)} ${variableProblem(name)}.`)
+      if (content === undefined) source.add(path, `${variableProblem(name)}.`)
       return content ?? ''
     })
     return whole ? readAs(schemaAt(path), filled) : filled
@@ -40,15 +36,14 @@ export function replaceVariables(
     const filled = text.replace(/\$\{([^{}]*)\}/g, (whole, inside: string) => {
       const [, name, preset] = /^(?:env:)?([A-Za-z_]\w*)(?::-(.*))?$/s.exec(inside) ?? []
       if (name === undefined) {
-        source.warn(path, `${showPath(path)} holds a \${…} that stays as it is; variables are written \${NAME}.`)
+        source.warn(path, `holds a \${…} that stays as it is; variables are written \${NAME}.`)
         return whole
       }
-      replaced.set(toPointer(path), text)
+      source.variables.set(toPointer(path), text)
       const content = environment[name]
       // As a shell does: what is empty counts as not set where there is a default.
       if (preset !== undefined) return content === undefined || content === '' ? preset : content
-      if (content === undefined && !isOff(source.value, path))
-        source.add(path, `${showPath(path)} ${variableProblem(name)}.`)
+      if (content === undefined && !isOff(source.value, path)) source.add(path, `${variableProblem(name)}.`)
       return content ?? ''
     })
     return /^\$\{[^{}]*\}$/.test(text) ? readAs(schemaAt(path), filled) : filled
@@ -60,7 +55,7 @@ export function replaceVariables(
     if (!isObject(value)) return value
     return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, walk(member, [...path, key])]))
   }
-  return [walk(source.value, []), replaced]
+  return walk(source.value, [])
 }
 
 /** Whether a value belongs to an MCP server that is switched off: it may lack what it needs. */
