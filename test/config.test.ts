@@ -553,6 +553,14 @@ features: { delegation: true }`
     expect(await warningsOf(`{ url: "${url}" }`, server)).toEqual([])
   })
 
+  test('do not hide that the URL of the node is none', async () => {
+    const text =
+      'agent: { id: alice }\nserver: { publicUrl: "http://[" }\npeers: { bob: { url: "http://127.0.0.1:4121" } }'
+    expect(await problemsOf(text)).toEqual([
+      'convoke.yaml:2:22: server.publicUrl must be an http or https URL without query or fragment.',
+    ])
+  })
+
   test('may bring the certificates of an authority in a file beside the configuration', async () => {
     await writeFile(join(folder, 'ca.pem'), pem)
     await writeFile(join(folder, 'empty.pem'), 'nothing')

@@ -222,10 +222,10 @@ function isOpen({ protocol, hostname }: URL): boolean {
 /** As far as the file tells: other names may lead here as well. */
 function isOwnUrl(peer: URL, { server = {} }: ConfigFile): boolean {
   const { host = '127.0.0.1', port = defaultPort, publicUrl, basePath = '/' } = server
-  if (publicUrl !== undefined && toBase(new URL(publicUrl)) === toBase(peer)) return true
+  const isSame = (own: string): boolean => URL.canParse(own) && toBase(new URL(own)) === toBase(peer)
+  if (publicUrl !== undefined && isSame(publicUrl)) return true
   const isThisMachine = isLoopback(peer.hostname) && (isLoopback(host) || host === '0.0.0.0' || host === '::')
-  const own = `http://${isThisMachine ? peer.hostname : host}:${port}${basePath}`
-  return URL.canParse(own) && toBase(new URL(own)) === toBase(peer)
+  return isSame(`http://${isThisMachine ? peer.hostname : host}:${port}${basePath}`)
 }
 
 function toBase({ origin, pathname }: URL): string {
