@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { ConvokeError } from './base/errors.ts'
 import { isObject, type JsonObject } from './base/json.ts'
+import { whyUnreadable } from './base/unreadable.ts'
 import { schemaProblem } from './tools/policy.ts'
 
 /** The text of a prompt that is one, or the path of one. Throws `config`, the rest of a sentence about the option. */
@@ -42,13 +43,4 @@ async function read(path: string, baseDir: string): Promise<string> {
 
 function wrong(message: string): ConvokeError {
   return new ConvokeError('config', message)
-}
-
-/** What keeps a file from being read. */
-export function whyUnreadable(error: unknown): string {
-  const { code } = error as NodeJS.ErrnoException
-  if (code === 'ENOENT' || code === 'ENOTDIR') return 'there is no such file'
-  if (code === 'EISDIR') return 'it is a folder'
-  if (code === 'EACCES' || code === 'EPERM') return 'this user may not read it'
-  return `reading it failed (${code ?? 'for an unknown reason'})`
 }

@@ -1,8 +1,8 @@
 /** The configuration file: from YAML or JSON to {@link NodeOptions}. The only file of the node that reads the environment. */
 import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { whyUnreadable } from './agent-files.ts'
 import { ConvokeError } from './base/errors.ts'
+import { whyUnreadable } from './base/unreadable.ts'
 import { checkContents } from './config-file/checks.ts'
 import { defaultPort, type ConfigFile } from './config-file/contents.ts'
 import { explain } from './config-file/explain.ts'

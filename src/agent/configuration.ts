@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { ConvokeError } from '../base/errors.ts'
 import { freezeJson, isObject, maxJsonDepth, setMember, type Json, type JsonObject } from '../base/json.ts'
 import { redactText } from '../base/secrets.ts'
+import { whyUnreadable } from '../base/unreadable.ts'
 import { clip, excerpt } from '../tools/value.ts'
 import type { Frozen } from './events.ts'
 
@@ -281,21 +282,11 @@ function freeze(values: JsonObject): Frozen<JsonObject> {
   )
 }
 
-const unreadable: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file',
-  ENOTDIR: 'there is no such file',
-  EISDIR: 'it is a folder',
-  EACCES: 'this user may not read it',
-  EPERM: 'this user may not read it',
-}
-
 async function readText(file: string): Promise<string> {
   try {
     return await readFile(file, 'utf8')
   } catch (cause) {
-    const { code = 'for an unknown reason' } = cause as NodeJS.ErrnoException
-    const why = unreadable[code] ?? `reading it failed (${code})`
-    throw new ConvokeError('config', `Cannot read the configuration ${file}: ${why}.`, { cause })
+    throw new ConvokeError('config', `Cannot read the configuration ${file}: ${whyUnreadable(cause)}.`, { cause })
   }
 }
 

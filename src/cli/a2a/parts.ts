@@ -4,6 +4,7 @@ import { basename, extname } from 'node:path'
 import { addAbortSignal } from 'node:stream'
 import { text as readText } from 'node:stream/consumers'
 import type { Json } from '../../base/json.ts'
+import { whyUnreadable } from '../../base/unreadable.ts'
 import type { Part } from '../../protocol/a2a.ts'
 import { ClientFailure, usageFailure } from './failure.ts'
 
@@ -122,12 +123,10 @@ async function reading<T>(name: string, read: () => Promise<T>): Promise<T> {
     return await read()
   } catch (error) {
     if (error instanceof ClientFailure) throw error
-    const { code } = error as NodeJS.ErrnoException
-    const why = code === 'ENOENT' ? 'there is no such file' : code === 'EISDIR' ? 'it is a folder' : String(code)
     const hint = /^\s*[[{]/.test(name)
       ? `For JSON in place, pipe it: echo '${name}' | convoke send --data -`
       : undefined
-    throw usageFailure(`Cannot read ${name}: ${why}.`, hint)
+    throw usageFailure(`Cannot read ${name}: ${whyUnreadable(error)}.`, hint)
   }
 }
 

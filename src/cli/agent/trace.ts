@@ -1,6 +1,7 @@
 /** `convoke agent trace`: an event log as trees of what came of what. */
 import { readTrace, toTree, type Trace, type TraceEvent, type TraceFile } from '../../agent/event-trace.ts'
 import { formatTrace } from '../../agent/trace-text.ts'
+import { whyUnreadable } from '../../base/unreadable.ts'
 import { CommandFailure } from '../failure.ts'
 import { createPaint } from '../paint.ts'
 
@@ -40,17 +41,8 @@ async function read(file: string, filter: { run?: string; key?: string }): Promi
   try {
     return await readTrace(file, filter)
   } catch (error) {
-    const { code = 'for an unknown reason' } = error as NodeJS.ErrnoException
-    throw new CommandFailure(2, `Cannot read the event log ${file}: ${reasons[code] ?? `reading it failed (${code})`}.`)
+    throw new CommandFailure(2, `Cannot read the event log ${file}: ${whyUnreadable(error)}.`)
   }
-}
-
-const reasons: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file',
-  ENOTDIR: 'there is no such file',
-  EISDIR: 'it is a folder',
-  EACCES: 'this user may not read it',
-  EPERM: 'this user may not read it',
 }
 
 function wanted({ run, key }: TraceFlags): string {
