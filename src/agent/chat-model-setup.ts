@@ -1,11 +1,9 @@
 /** Which model an agent asks, with what. */
 import { ConvokeError } from '../base/errors.ts'
 import { freezeJson, isObject, type JsonObject } from '../base/json.ts'
+import { maxTimerMs } from '../base/timer.ts'
 import { closest, excerpt } from '../tools/value.ts'
 import type { ChatModelSetupOptions, ModelLimits } from './chat-model.ts'
-
-/** The longest that a timer of Node can be set to: 24.8 days. */
-const maxTimeoutMs = 2 ** 31 - 1
 
 const keys = ['connection', 'model', 'prompt', 'tools', 'limits', 'parameters', 'retries']
 const limitKeys = ['maxRounds', 'maxToolCalls', 'maxTokens', 'timeoutMs']
@@ -80,7 +78,7 @@ function checkLimits(limits: unknown): void {
   checkNumber('limits.maxRounds', limits['maxRounds'], 1)
   checkNumber('limits.maxToolCalls', limits['maxToolCalls'], 0)
   checkNumber('limits.maxTokens', limits['maxTokens'], 1)
-  checkNumber('limits.timeoutMs', limits['timeoutMs'], 1, maxTimeoutMs)
+  checkNumber('limits.timeoutMs', limits['timeoutMs'], 1, maxTimerMs)
 }
 
 function checkNumber(key: string, value: unknown, least: number, most = Number.MAX_SAFE_INTEGER): void {

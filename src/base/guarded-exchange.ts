@@ -7,6 +7,7 @@ import { abortReason, onAbort } from './abort.ts'
 import { ConvokeError } from './errors.ts'
 import { isTlsError } from './guarded-connect.ts'
 import { NetworkError } from './network-error.ts'
+import { maxTimerMs } from './timer.ts'
 
 export type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>
 
@@ -39,9 +40,6 @@ export interface ExchangeRequest {
   /** Hears that the first byte goes out now. */
   readonly onSent?: () => void
 }
-
-/** The longest that a timer of Node can wait; it takes more for 1 ms. */
-const maxTimerMs = 2_147_483_647
 
 /** One request under way. It ends once: with its answer, with a failure, or with {@link Exchange.abort}. */
 export class Exchange implements Dispatcher.DispatchHandler {

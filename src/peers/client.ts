@@ -18,7 +18,7 @@ import { CardResolver, checkCard, chooseInterface, interfacesOf, toPeerInfo } fr
 import { createCredentials } from './credentials.ts'
 import { PeerError, redactError, toPeerError } from './errors.ts'
 import { follow, lostStart } from './follow.ts'
-import { maxTimerMs, startLimit } from './limit.ts'
+import { startLimit } from './limit.ts'
 import { Link, originOf, type Exchange, type WireLine } from './link.ts'
 import { OpenCalls } from './open-calls.ts'
 import type {
@@ -37,6 +37,7 @@ import type {
 } from './peer.ts'
 import { retry } from './retry.ts'
 import { SharedWork } from '../base/shared-work.ts'
+import { maxTimerMs } from '../base/timer.ts'
 import { JsonRpcTransport, RestTransport, type Method, type StreamMethod, type Transport } from './transport.ts'
 
 /** What the pauses between all attempts take at most, about. */

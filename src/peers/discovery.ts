@@ -3,6 +3,7 @@ import { isObject, parseJson } from '../base/json.ts'
 import type { GuardedFetch } from '../base/guarded-fetch.ts'
 import { inTurns } from '../base/in-turns.ts'
 import type { Logger } from '../base/logger.ts'
+import { maxTimerMs } from '../base/timer.ts'
 import type { ClientManager } from './client-manager.ts'
 import { isCardUrl } from './card-resolver.ts'
 import type { PeerOptions } from './peer.ts'
@@ -39,8 +40,6 @@ const listTimeoutMs = 30_000
 const maxListBytes = 16 * 1024 * 1024
 /** Most agents that are taken from one directory. */
 const maxListed = 1_000
-/** A timer that is to wait longer fires at once. */
-const longestTimerMs = 2 ** 31 - 1
 
 /** A peer as a directory names it. */
 interface Listing {
@@ -73,7 +72,7 @@ export class Discovery {
   /** Begins what the options say. Nobody waits for it. */
   start(): void {
     const { startup = false, directory = [] } = this.#options
-    const intervalMs = Math.min(this.#options.intervalMs ?? 0, longestTimerMs)
+    const intervalMs = Math.min(this.#options.intervalMs ?? 0, maxTimerMs)
     if (startup) void this.scan()
     else if (directory.length > 0) void this.#once(() => this.#readDirectories())
     if (intervalMs > 0) this.#schedule(startup ? intervalMs : Math.min(firstScanMs, intervalMs), intervalMs)

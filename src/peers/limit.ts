@@ -1,10 +1,8 @@
 /** One limit for all that a wait takes: its requests, its pauses and its streams. */
 import { onAbort } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
+import { maxTimerMs } from '../base/timer.ts'
 import type { RequestOptions } from './peer.ts'
-
-/** The longest that a timer of Node can wait, 24.8 days; longer is no limit. */
-export const maxTimerMs = 2 ** 31 - 1
 
 export interface Limit {
   readonly signal: AbortSignal | undefined
@@ -14,7 +12,7 @@ export interface Limit {
   end(): void
 }
 
-/** A signal that aborts with the given one, and with `timeout` when the time is up. */
+/** A signal that aborts with the given one, and with `timeout` when the time is up. More than a timer can wait for is no limit. */
 export function startLimit({ signal, timeoutMs }: RequestOptions): Limit {
   if (timeoutMs === undefined || timeoutMs > maxTimerMs) return { signal, isUp: false, end() {} }
   const controller = new AbortController()

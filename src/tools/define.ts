@@ -1,6 +1,7 @@
 /** `defineTool`: a tool as its author writes it, checked and made into a {@link Tool}. */
 import { ConvokeError } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
+import { maxTimerMs } from '../base/timer.ts'
 import type { Content } from '../protocol/content.ts'
 import { toolNamePattern } from '../protocol/extension.ts'
 import { blockingRun, type Blocking } from './blocking.ts'
@@ -177,8 +178,6 @@ function standardJsonSchema(name: string, source: StandardSchema, side: Side): J
 const flags = ['readOnly', 'idempotent', 'published', 'exclusive', 'capability', 'takeControl']
 const traitKeys = ['category', 'tags', 'timeoutMs', 'concurrency', 'enabled', 'evaluationChecks', 'prompt', ...flags]
 const promptKeys = ['system', 'user', 'reminder']
-/** The longest that a timer of Node can be set to: 24.8 days. */
-const maxTimeoutMs = 2 ** 31 - 1
 
 /** The traits as they are kept. Throws `config` for what is none. */
 export function toTraits(name: string, traits: unknown): ToolTraits {
@@ -197,8 +196,8 @@ export function toTraits(name: string, traits: unknown): ToolTraits {
     )
       throw must(key, 'an array of texts', texts)
   }
-  if (timeoutMs !== undefined && !(typeof timeoutMs === 'number' && timeoutMs > 0 && timeoutMs <= maxTimeoutMs)) {
-    throw must('timeoutMs', `milliseconds above 0 and up to ${maxTimeoutMs}`, timeoutMs)
+  if (timeoutMs !== undefined && !(typeof timeoutMs === 'number' && timeoutMs > 0 && timeoutMs <= maxTimerMs)) {
+    throw must('timeoutMs', `milliseconds above 0 and up to ${maxTimerMs}`, timeoutMs)
   }
   if (concurrency !== undefined && !(Number.isSafeInteger(concurrency) && Number(concurrency) >= 1)) {
     throw must('concurrency', 'an integer of 1 or more', concurrency)

@@ -2,6 +2,7 @@
 import { abortReason, onAbort } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
 import { canonicalJson, cloneJson, isObject, type Json, type JsonObject } from '../base/json.ts'
+import { maxTimerMs } from '../base/timer.ts'
 import { ValueError } from './local.ts'
 import type { CallOptions, ToolValue } from './tool.ts'
 import { excerpt, findNotJson } from './value.ts'
@@ -86,7 +87,6 @@ export interface PlanTools {
 
 const defaultMaxSteps = 32
 const defaultTimeoutMs = 300_000
-const maxTimerMs = 2 ** 31 - 1
 
 /**
  * Runs a plan to its reply. Rejects with what a tool threw where the planner has no answer to it: it says nothing more

@@ -1,6 +1,7 @@
 /** The tools that the package brings along. All are off until somebody names them. */
 import { ConvokeError } from '../../base/errors.ts'
 import type { GuardedFetch } from '../../base/guarded-fetch.ts'
+import { maxTimerMs } from '../../base/timer.ts'
 import type { Tool } from '../tool.ts'
 import { closest, excerpt } from '../value.ts'
 import { createEditFile } from './edit-file.ts'
@@ -65,8 +66,8 @@ export interface BuiltinOptions extends BuiltinSettings {
 }
 
 const defaults = { maxBytes: 1024 * 1024, timeoutMs: 120_000 } as const
-/** A result is held in memory, several times. A timer of Node can wait no longer. */
-const most = { maxBytes: 64 * 1024 * 1024, timeoutMs: 2 ** 31 - 1 } as const
+/** A result is held in memory, several times. */
+const most = { maxBytes: 64 * 1024 * 1024, timeoutMs: maxTimerMs } as const
 
 /**
  * Makes the tools that are switched on, in the order of {@link builtinNames}. Throws `config` for a name that is none,
