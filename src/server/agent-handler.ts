@@ -14,9 +14,10 @@ import type { Outcome, Start, Work, WorkContext, WorkEvent } from '../tasks/work
 import { TaskChain } from '../tools/delegation.ts'
 import { createSpace, type Surroundings } from '../tools/invoke.ts'
 import { tried, type ToolCallOptions, type ToolManager } from '../tools/manager.ts'
-import type { Caller } from '../tools/tool.ts'
+import type { Caller, Question } from '../tools/tool.ts'
 import { ask } from './ask.ts'
-import { failMessage, type HandlerServices } from './message-handler.ts'
+import { failMessage } from './message-handler.ts'
+import { surroundingsOf, timeoutOf, type TaskServices } from './task-services.ts'
 
 /** What runs the agent; an AgentRunner does. */
 export interface AgentRuns {
@@ -31,15 +32,13 @@ export interface ConversationAgent {
   readonly ready: () => Promise<void>
 }
 
-export interface AgentServices extends HandlerServices {
+export interface AgentServices extends TaskServices {
   /** The tools that there are. */
   readonly tools: Pick<ToolManager, 'list' | 'get'>
 }
 
 /** Events of a run that a slow task lets pile up before the run waits. */
 const eventCapacity = 64
-/** The longest delay that a timer takes, 24.8 days; a longer limit is none. */
-const maxTimerMs = 2 ** 31 - 1
 
 /** A message as an input of the agent. `incoming` is the way that it came, if it was passed on. */
 export function toAgentWork(
@@ -51,16 +50,10 @@ export function toAgentWork(
   return {
     repeatable: false,
     resumable: true,
-    timeoutMs: leftOf(incoming),
+    timeoutMs: timeoutOf(incoming),
     fail: failMessage,
     run: (work) => converse(agent, start, services, incoming, work),
   }
-}
-
-function leftOf(chain: Delegation | undefined): number | undefined {
-  if (chain?.deadline === undefined) return undefined
-  const leftMs = Math.max(1, chain.deadline - Date.now())
-  return leftMs > maxTimerMs ? undefined : leftMs
 }
 
 async function* converse(
@@ -74,17 +67,8 @@ async function* converse(
   const key = conversationOf(start)
   const chain = new TaskChain(services.guard, incoming)
   const events = new Channel<RunEvent>(eventCapacity)
-  const around: Surroundings = {
-    ...services,
-    path: incoming?.path,
-    caller,
-    signals: [work.signal],
-    deadline: () => work.deadline,
-    depth: 1,
-    ask: (question) => ask(question, '', work),
-    isAskChecked: true,
-    chain: () => chain.outgoing,
-  }
+  const askCaller = (question: Question): Promise<Json> => ask(question, '', work)
+  const around = surroundingsOf(work, { caller, chain, path: incoming?.path, ask: askCaller }, services)
   const run = async (): Promise<readonly Json[]> => {
     try {
       await agent.recovered()
@@ -92,7 +76,7 @@ async function* converse(
         id: `${start.taskId} ${start.message.messageId}`,
         signal: work.signal,
         before: agent.ready,
-        ask: (question) => ask(question, '', work),
+        ask: askCaller,
         tools: toToolSpace(around, services, { taskId: work.taskId, contextId: work.contextId, conversation: key }),
         onEvent: (event) => events.push(event),
       })

@@ -12,7 +12,8 @@ import { closest } from '../tools/value.ts'
 import { toAgentWork, type ConversationAgent } from './agent-handler.ts'
 import { describeTools, toMessageWork, type MessageHandler } from './message-handler.ts'
 import type { StoredContext } from './operations.ts'
-import { toLateWork, toRefusal, toToolWork, type ToolServices } from './tool-work.ts'
+import type { TaskServices } from './task-services.ts'
+import { toLateWork, toRefusal, toToolWork } from './tool-work.ts'
 
 export interface ExecutorOptions {
   /** The agent's tools: those that callers may name, and those that tools and the message handler may call. */
@@ -27,7 +28,7 @@ export interface ExecutorOptions {
 export function createExecutor(options: ExecutorOptions): Executor<StoredContext> {
   const { log, tools, guard } = options
   const politely: MessageHandler = (_message, { caller }) => describeTools(namesFor(tools, caller))
-  const services: ToolServices = {
+  const services: TaskServices = {
     log,
     resolve: (name) => tools.resolve(name),
     knows: (service) => tools.knows(service),
@@ -57,7 +58,7 @@ function toCallWork(
   call: ToolCall,
   caller: Caller,
   tools: ToolManager,
-  services: ToolServices,
+  services: TaskServices,
   chain: Delegation | undefined,
 ): Work {
   const toWork = (found: PublishedTool | undefined): Work =>

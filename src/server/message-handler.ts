@@ -11,11 +11,11 @@ import { keys } from '../protocol/extension.ts'
 import { toErrorMessage, toProgressMetadata } from '../protocol/tool-call.ts'
 import type { Outcome, Start, Work, WorkContext, WorkEvent } from '../tasks/work.ts'
 import type { Delegation } from '../protocol/delegation.ts'
-import { TaskChain, type DelegationGuard } from '../tools/delegation.ts'
-import { createSpace, type Resolve } from '../tools/invoke.ts'
-import type { Pipeline } from '../tools/pipeline.ts'
+import { TaskChain } from '../tools/delegation.ts'
+import { createSpace } from '../tools/invoke.ts'
 import type { Caller, Progress, Question, ToolSpace } from '../tools/tool.ts'
 import { ask } from './ask.ts'
+import { surroundingsOf, type TaskServices } from './task-services.ts'
 
 /** Where a piece of output goes. Pieces with the same `artifact` id make one artifact. */
 interface Piece {
@@ -87,21 +87,11 @@ export type MessageHandler = (
   context: MessageContext,
 ) => AsyncIterable<MessageEvent> | Promise<string | JsonObject> | string | JsonObject
 
-export interface HandlerServices {
-  readonly log: Logger
-  /** Finds the tools that the handler may call. */
-  readonly resolve: Resolve
-  readonly knows: (service: string) => boolean
-  readonly guard: DelegationGuard
-  /** What stands around the calls. */
-  readonly pipeline: Pipeline
-}
-
 /** The handler as work for the task runtime. `incoming` is the way that the message came, if it was passed on. */
 export function toMessageWork(
   handler: MessageHandler,
   start: Start<{ caller: Caller }>,
-  services: HandlerServices,
+  services: TaskServices,
   incoming: Delegation | undefined,
 ): Work {
   return {
@@ -150,31 +140,22 @@ function isGenerator(value: unknown): value is AsyncIterable<MessageEvent> {
 function toContext(
   start: Start<{ caller: Caller }>,
   work: WorkContext,
-  services: HandlerServices,
+  services: TaskServices,
   chain: TaskChain,
   path: readonly string[] | undefined,
 ): MessageContext {
+  const { caller } = start.request.context
+  const askCaller = (question: Question): Promise<Json> => ask(question, '', work)
   return {
     signal: work.signal,
-    caller: start.request.context.caller,
+    caller,
     taskId: work.taskId,
     contextId: work.contextId,
     history: start.history,
     metadata: start.request.metadata,
     log: services.log,
-    // What the handler calls ends with it, and counts as its caller's.
-    tools: createSpace({
-      ...services,
-      path,
-      caller: start.request.context.caller,
-      signals: [work.signal],
-      deadline: () => work.deadline,
-      depth: 1,
-      ask: (question) => ask(question, '', work),
-      isAskChecked: true,
-      chain: () => chain.outgoing,
-    }),
-    ask: (question) => ask(typeof question === 'string' ? { message: question } : question, '', work),
+    tools: createSpace(surroundingsOf(work, { caller, chain, path, ask: askCaller }, services)),
+    ask: (question) => askCaller(typeof question === 'string' ? { message: question } : question),
   }
 }
 

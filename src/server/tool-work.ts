@@ -15,27 +15,14 @@ import {
 import type { Outcome, Work, WorkContext, WorkEvent } from '../tasks/work.ts'
 import { runTool } from '../tools/call.ts'
 import type { Delegation } from '../protocol/delegation.ts'
-import { TaskChain, type DelegationGuard } from '../tools/delegation.ts'
-import { createSpace, type Resolve } from '../tools/invoke.ts'
+import { TaskChain } from '../tools/delegation.ts'
+import { createSpace } from '../tools/invoke.ts'
 import { Notices } from '../tools/notices.ts'
-import type { Pipeline } from '../tools/pipeline.ts'
 import type { PublishedTool } from '../tools/published.ts'
 import type { Caller, Hop, Progress, Tool, ToolContext, ToolSpace } from '../tools/tool.ts'
 import { checkParams } from '../tools/validation.ts'
 import { ask } from './ask.ts'
-
-export interface ToolServices {
-  readonly log: Logger
-  /** Finds the tools that this one may call. */
-  readonly resolve: Resolve
-  readonly knows: (service: string) => boolean
-  readonly guard: DelegationGuard
-  /** What stands around the call. */
-  readonly pipeline: Pipeline
-}
-
-/** The longest delay that a timer takes, 24.8 days; a longer limit is none. */
-const maxTimerMs = 2 ** 31 - 1
+import { surroundingsOf, timeoutOf, type TaskServices } from './task-services.ts'
 
 /** A call that is refused before it begins: the task is REJECTED and says why. */
 export function toRefusal(error: ConvokeError, toolName: string): Work {
@@ -56,7 +43,7 @@ export function toToolWork(
   { name, tool }: PublishedTool,
   call: ToolCall,
   caller: Caller,
-  services: ToolServices,
+  services: TaskServices,
   chain: Delegation | undefined,
 ): Work {
   let params: JsonObject | Promise<JsonObject>
@@ -70,7 +57,7 @@ export function toToolWork(
   if (params instanceof Promise) params.catch(() => {})
   return {
     repeatable: tool.traits.readOnly === true || tool.traits.idempotent === true,
-    timeoutMs: toTimeout(services.pipeline.timeoutOf(tool), call, chain),
+    timeoutMs: timeoutOf(chain, services.pipeline.timeoutOf(tool), call.timeoutMs),
     fail: (error) => failed(tool.elsewhere?.failure(error, undefined) ?? error, name),
     run: (work) => {
       const way = new TaskChain(services.guard, chain)
@@ -91,7 +78,7 @@ export function toLateWork(finding: Promise<Work>, call: ToolCall, chain: Delega
   return {
     // Nobody knows yet whether it may run twice.
     repeatable: false,
-    timeoutMs: toTimeout(undefined, call, chain),
+    timeoutMs: timeoutOf(chain, call.timeoutMs),
     fail: (error) => failed(error, call.name.slice(0, 100)),
     async *run(context) {
       const work = await untilAborted(context.signal, finding)
@@ -107,17 +94,11 @@ export function toLateWork(finding: Promise<Work>, call: ToolCall, chain: Delega
   }
 }
 
-function toTimeout(ownMs: number | undefined, call: ToolCall, chain: Delegation | undefined): number | undefined {
-  const leftMs = chain?.deadline === undefined ? Infinity : Math.max(1, chain.deadline - Date.now())
-  const timeoutMs = Math.min(ownMs ?? Infinity, call.timeoutMs ?? Infinity, leftMs)
-  return timeoutMs > maxTimerMs ? undefined : timeoutMs
-}
-
 async function* run(
   { name, tool }: PublishedTool,
   checked: JsonObject | Promise<JsonObject>,
   context: CallContext,
-  { log, pipeline }: ToolServices,
+  { log, pipeline }: TaskServices,
 ): AsyncGenerator<WorkEvent, Outcome, void> {
   let params: JsonObject
   try {
@@ -173,7 +154,7 @@ class CallContext implements ToolContext {
   readonly notice: ToolContext['notice']
   readonly ask: ToolContext['ask']
   readonly #work: WorkContext
-  readonly #services: ToolServices
+  readonly #services: TaskServices
   readonly #chain: TaskChain
   readonly #path: readonly string[]
   #space: ToolSpace | undefined
@@ -185,7 +166,7 @@ class CallContext implements ToolContext {
     toolName: string,
     call: ToolCall,
     caller: Caller,
-    services: ToolServices,
+    services: TaskServices,
     work: WorkContext,
     chain: TaskChain,
     path: readonly string[] = [],
@@ -261,24 +242,10 @@ class CallContext implements ToolContext {
     return this.#work.deadline
   }
 
-  /** What a tool calls ends with it, and counts as its caller's. */
   get tools(): ToolSpace {
-    const { log, resolve, knows, pipeline } = this.#services
-    this.#space ??= createSpace({
-      log,
-      resolve,
-      knows,
-      pipeline,
-      path: this.#path,
-      caller: this.caller,
-      signals: [this.signal],
-      deadline: () => this.deadline,
-      depth: 1,
-      // What a tool elsewhere wants to know is for the one to say who started all this.
-      ask: this.ask,
-      isAskChecked: true,
-      chain: () => this.#chain.outgoing,
-    })
+    // What a tool elsewhere wants to know is for the one to say who started all this.
+    const origin = { caller: this.caller, chain: this.#chain, path: this.#path, ask: this.ask }
+    this.#space ??= createSpace(surroundingsOf(this.#work, origin, this.#services))
     return this.#space
   }
 }
