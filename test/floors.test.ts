@@ -16,6 +16,7 @@ const floors = [
   [
     'node.ts',
     'node-agent.ts',
+    'answering.ts',
     'execution.ts',
     'tool-space.ts',
     'config.ts',

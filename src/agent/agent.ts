@@ -142,6 +142,11 @@ export function isAgent(value: unknown): value is Agent {
   return isObject(value) && Reflect.get(value, brand) === true
 }
 
+/** A class of agents, of this copy of the package or another. */
+export function isAgentClass(value: unknown): value is new () => Agent {
+  return typeof value === 'function' && isAgent(value.prototype)
+}
+
 /** Where a static member can be found again: below the class that says its module, the class itself or the one it has the member from. */
 function placeOf(owner: Function, member: string): ModuleReference | undefined {
   let at: unknown = owner

@@ -2,7 +2,7 @@
 import { stat } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { isAgent, type Agent } from '../../agent/agent.ts'
+import { isAgent, isAgentClass, type Agent } from '../../agent/agent.ts'
 import { ConvokeError } from '../../base/errors.ts'
 import { closest } from '../../tools/value.ts'
 import { CommandFailure } from '../failure.ts'
@@ -17,7 +17,7 @@ export async function loadAgent(file: string, name: string | undefined): Promise
   const found = wanted === undefined ? undefined : exported[wanted]
   if (wanted === undefined || found === undefined) throw noExport(file, name, exported)
   if (isAgent(found)) return found
-  if (typeof found === 'function' && isAgent(found.prototype)) return make(file, wanted, found as new () => Agent)
+  if (isAgentClass(found)) return make(file, wanted, found)
   const others = agentsIn(exported)
   const hint = others.length === 0 ? '' : ` Name another one: --export ${others.join(', or ')}.`
   throw new CommandFailure(
@@ -65,9 +65,7 @@ function noExport(file: string, name: string | undefined, exported: Exports): Co
 }
 
 function agentsIn(exported: Exports): string[] {
-  return Object.entries(exported).flatMap(([name, value]) =>
-    isAgent(value) || (typeof value === 'function' && isAgent(value.prototype)) ? [name] : [],
-  )
+  return Object.entries(exported).flatMap(([name, value]) => (isAgent(value) || isAgentClass(value) ? [name] : []))
 }
 
 function reasonOf(error: unknown): string {
