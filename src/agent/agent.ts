@@ -5,15 +5,12 @@ import type { ToolBase } from '../tools/tool-base.ts'
 import type { Tool } from '../tools/tool.ts'
 import { excerpt } from '../tools/value.ts'
 import type { Action, RunnerContext } from './context.ts'
-import { notedOf, toolOfMember, type Noted } from './decorators.ts'
+import { agentBrand, notedOf, toolOfMember, type Noted } from './decorators.ts'
 import { typeOf, type EventKind, type EventOf } from './events.ts'
 import { isModuleReference, problemOfReference, referenceOf, toReference } from './function-reference.ts'
 import { nameOfTool } from './resource-type.ts'
 import { ResourceSet, toPlanned, toPlannedMember, type ResourceMap } from './resource-provider.ts'
 import type { ModuleReference, ResourceType } from './resources.ts'
-
-/** Marks agents; the same symbol in every copy of this package. */
-const brand = Symbol.for('convoke.agent')
 
 /** The names of the actions that every plan has. */
 export const builtInActions = ['chat_model_action', 'tool_call_action', 'context_retrieval_action'] as const
@@ -51,7 +48,7 @@ export class Agent {
     for (const [member, noted] of notedOf(new.target)) this.#addMember(new.target, member, noted)
   }
 
-  get [brand](): true {
+  get [agentBrand](): true {
     return true
   }
 
@@ -139,7 +136,7 @@ export class Agent {
 
 /** Also one of another copy of this package. */
 export function isAgent(value: unknown): value is Agent {
-  return isObject(value) && Reflect.get(value, brand) === true
+  return isObject(value) && Reflect.get(value, agentBrand) === true
 }
 
 /** A class of agents, of this copy of the package or another. */

@@ -119,8 +119,8 @@ export type Noted =
 
 /** Where a class keeps its own notes; the same symbol in every copy of this package. */
 const notes = Symbol.for('convoke.agent-members')
-/** What agents are known by. */
-const agentBrand = Symbol.for('convoke.agent')
+/** Marks agents; the same symbol in every copy of this package. */
+export const agentBrand = Symbol.for('convoke.agent')
 
 function note(
   context: DecoratorContext & { readonly static: boolean; addInitializer(init: () => void): void },
