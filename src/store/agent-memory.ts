@@ -1,6 +1,6 @@
 /** The agents' part of a store in plain Maps, gone with the process. */
 import { ConvokeError } from '../base/errors.ts'
-import type { AgentStore, KeyLease, Mail, MailResult, OutputRow, StepRecord } from './agent-store.ts'
+import type { AgentStore, Consumption, KeyLease, Mail, MailResult, OutputRow, StepRecord } from './agent-store.ts'
 import { assertName, leaseLost, notFirst } from './agent-store.ts'
 
 const defaultMaxBytes = 64 * 1024 * 1024
@@ -217,10 +217,7 @@ class InMemory implements MemoryAgentStore {
     this.#trim('nothing')
   }
 
-  async commit(
-    lease: KeyLease,
-    change: { readonly mailId: string; readonly now: number; readonly state?: string } & MailResult,
-  ): Promise<void> {
+  async commit(lease: KeyLease, change: Consumption): Promise<void> {
     this.#assertOpen()
     const entry = this.#first(lease, change.mailId)
     const seq = this.#consume(entry)
@@ -363,11 +360,7 @@ class InMemory implements MemoryAgentStore {
     return letter.mail.seq
   }
 
-  #keep(
-    entry: Entry,
-    seq: number,
-    { mailId, now, outputs, failure }: { mailId: string; now: number } & MailResult,
-  ): void {
+  #keep(entry: Entry, seq: number, { mailId, now, outputs, failure }: Consumption): void {
     const { rows, firstPlace } = entry.scope
     const place = firstPlace + rows.length
     let bytes = bytesPerResult + 2 * (mailId.length + (failure?.length ?? 0))

@@ -65,6 +65,15 @@ export interface MailResult {
   readonly failure: string | null
 }
 
+/** What ends a mail. */
+export interface Consumption extends MailResult {
+  readonly mailId: string
+  /** The worker's clock, milliseconds since 1970. */
+  readonly now: number
+  /** The key's memory from now on, as JSON. Default: it stays as it is. */
+  readonly state?: string
+}
+
 /** One output, as a reader of a whole scope gets it. */
 export interface OutputRow {
   /**
@@ -123,14 +132,10 @@ export interface AgentStore {
   saveStep(lease: KeyLease, mailId: string, step: StepRecord): Promise<void>
 
   /**
-   * Ends the first mail: it is consumed, its steps are gone, its result is kept; the event is not. `state` undefined leaves the
-   * memory as it is. The lease stays: its owner goes on with the next mail. Throws `conflict` when the lease is lost, or
+   * Ends the first mail: it is consumed, its steps are gone, its result is kept; the event is not. The lease stays: its owner goes on with the next mail. Throws `conflict` when the lease is lost, or
    * `mailId` is not the first mail. Never refused for want of room in memory.
    */
-  commit(
-    lease: KeyLease,
-    change: { readonly mailId: string; readonly now: number; readonly state?: string } & MailResult,
-  ): Promise<void>
+  commit(lease: KeyLease, change: Consumption): Promise<void>
 
   /** The result of consumed mail; undefined for mail that waits, is unknown, or whose result has expired. */
   result(scope: string, key: string, mailId: string): Promise<MailResult | undefined>

@@ -4,7 +4,7 @@
  * are gone with it. They are looked at when a write's turn comes, within its transaction.
  */
 import type Database from 'better-sqlite3'
-import type { AgentStore, KeyLease, Mail, MailResult, OutputRow, StepRecord } from './agent-store.ts'
+import type { AgentStore, Consumption, KeyLease, Mail, MailResult, OutputRow, StepRecord } from './agent-store.ts'
 import { assertName, leaseLost, notFirst } from './agent-store.ts'
 
 /** How the store that this is a part of reads and writes. */
@@ -127,10 +127,7 @@ class InSqlite implements AgentStore {
     })
   }
 
-  async commit(
-    lease: KeyLease,
-    change: { readonly mailId: string; readonly now: number; readonly state?: string } & MailResult,
-  ): Promise<void> {
+  async commit(lease: KeyLease, change: Consumption): Promise<void> {
     return this.#write(() => {
       const { mailId, now, state, outputs, failure } = change
       const { key, scope, mail } = this.#first(lease, mailId)
