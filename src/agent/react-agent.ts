@@ -13,6 +13,7 @@ import {
   ChatResponseEvent,
   InputEvent,
   OutputEvent,
+  type ChatRequestPayload,
   type ChatResponsePayload,
   type ErrorStrategy,
   type RetrySettings,
@@ -48,11 +49,15 @@ export interface ReActAgentOptions {
   readonly stream?: boolean
 }
 
+/** What every chat request says beside its messages. */
+type RequestSettings = Pick<
+  ChatRequestPayload,
+  'model' | 'outputSchema' | 'errorStrategy' | 'retry' | 'limits' | 'stream'
+>
+
 /** What the actions are added with. */
-interface Settings extends Pick<ReActAgentOptions, 'errorStrategy' | 'retry' | 'limits' | 'stream'> {
-  readonly model: string
+interface Settings extends RequestSettings {
   readonly prompt?: string
-  readonly outputSchema?: JsonObject
   readonly conversation?: Required<ConversationOptions>
 }
 
@@ -85,10 +90,7 @@ export class ReActAgent extends Agent {
     super()
     checkKeys(options)
     const { chatModel, prompt, outputSchema, errorStrategy, retry, limits, stream } = options
-    readStrategy({
-      ...(errorStrategy === undefined ? {} : { errorStrategy }),
-      ...(retry === undefined ? {} : { retry }),
-    })
+    readStrategy(options)
     checkLimits(limits)
     const conversation = readConversation(options.conversation)
     const output = outputSchema === undefined ? undefined : readOutputSchema(outputSchema)
@@ -169,8 +171,7 @@ function checkKeys(options: unknown): void {
 }
 
 async function start(event: Parameters<Action>[0], context: RunnerContext): Promise<void> {
-  const { model, prompt, outputSchema, conversation, errorStrategy, retry, limits, stream } =
-    context.actionConfig as unknown as Settings
+  const { prompt, conversation } = context.actionConfig as unknown as Settings
   const asked = await toMessages((event as InputEvent).value as Json, prompt, context)
   const at = asked.findIndex(({ role }) => role !== 'system')
   const begin = at === -1 ? asked.length : at
@@ -178,15 +179,8 @@ async function start(event: Parameters<Action>[0], context: RunnerContext): Prom
     ...asked.slice(0, begin),
     ...(conversation === undefined ? [] : recall(context.shortTermMemory, conversation)),
   ]
-  request(context.stableId('request'), { begin: before.length, invalid: 0 }, context, {
-    model,
-    messages: [...before, ...asked.slice(begin)],
-    ...(outputSchema === undefined ? {} : { outputSchema }),
-    ...(errorStrategy === undefined ? {} : { errorStrategy }),
-    ...(retry === undefined ? {} : { retry }),
-    ...(limits === undefined ? {} : { limits }),
-    ...(stream === undefined ? {} : { stream }),
-  })
+  const messages = [...before, ...asked.slice(begin)]
+  request(messages, { begin: before.length, invalid: 0 }, context)
 }
 
 /** The prompt with the input in it, or the input behind the prompt. */
@@ -216,14 +210,17 @@ interface Asked {
   readonly invalid: number
 }
 
+/** `further` is what the request says that the settings do not. */
 function request(
-  id: string,
+  messages: ChatMessage[],
   asked: Asked,
   context: RunnerContext,
-  payload: ConstructorParameters<typeof ChatRequestEvent>[0],
+  further: Pick<ChatRequestPayload, 'continues'> = {},
 ): void {
+  const { prompt: _prompt, conversation: _conversation, ...settings } = context.actionConfig as unknown as Settings
+  const id = context.stableId('request')
   context.sensoryMemory.set(pathOf(place, id), { ...asked })
-  context.sendEvent(new ChatRequestEvent(payload, id))
+  context.sendEvent(new ChatRequestEvent({ ...settings, messages, ...further }, id))
 }
 
 async function stop(event: ChatResponseEvent, context: RunnerContext, refine: ReadSchema['refine']): Promise<void> {
@@ -246,23 +243,11 @@ async function refuse(
   asked: Asked,
   context: RunnerContext,
 ): Promise<void> {
-  const { model, outputSchema, errorStrategy, retry, limits } = context.actionConfig as unknown as Settings
-  const strategy = readStrategy({
-    ...(errorStrategy === undefined ? {} : { errorStrategy }),
-    ...(retry === undefined ? {} : { retry }),
-  })
+  const strategy = readStrategy(context.actionConfig as unknown as Settings)
   if (asked.invalid < strategy.invalidRetries) {
+    const again: ChatMessage[] = [...messages, { role: 'user', content: complaint(issues) }]
     const next = { begin: asked.begin, invalid: asked.invalid + 1 }
-    request(context.stableId('request'), next, context, {
-      model,
-      messages: [...messages, { role: 'user', content: complaint(issues) }],
-      continues: requestId,
-      ...(outputSchema === undefined ? {} : { outputSchema }),
-      ...(errorStrategy === undefined ? {} : { errorStrategy }),
-      ...(retry === undefined ? {} : { retry }),
-      ...(limits === undefined ? {} : { limits }),
-    })
-    return
+    return request(again, next, context, { continues: requestId })
   }
   const failure = invalidOutput(issues, asked.invalid + 1)
   if (strategy.name !== 'ignore') throw failure
