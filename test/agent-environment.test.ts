@@ -211,6 +211,19 @@ test('what fails takes nothing from the outputs of the others, through several a
   })
 })
 
+test('of very many failures all are counted, and the first ones kept', async () => {
+  const inputs = Array.from({ length: 1_005 }, (_, n) => ({ key: 'a', value: 2 * n + 1 }))
+  const failed = await getExecutionEnvironment()
+    .fromList(inputs)
+    .apply(pickyAt('first'))
+    .toList()
+    .catch((error: unknown) => error as FailedRuns)
+  expect(failed).toMatchObject({ count: 1_005 })
+  expect((failed as FailedRuns).failures.map(({ value: input }) => input)).toEqual(
+    inputs.slice(0, 1_000).map(({ value: input }) => input),
+  )
+})
+
 test('a source that breaks waits for the runs that it has begun', async () => {
   async function* source(): AsyncGenerator<{ key: string; value: Json }> {
     yield { key: 'a', value: 1 }

@@ -216,6 +216,14 @@ describe('the event log', () => {
     expect(numbers.length).toBeLessThan(count)
   })
 
+  test('puts no empty file away for a line that is longer than a file may be', async () => {
+    const { log, file } = await logInto({ maxBytes: 10 })
+    log.write(said('tick', { i: 0 }))
+    await log.close()
+    expect(await readdir(join(file, '..'))).toEqual(['events.jsonl'])
+    expect(await linesIn(file)).toHaveLength(1)
+  })
+
   test('stays within its size when the old file cannot be put away, tells the log once, and goes on when it can', async () => {
     const warnings: unknown[] = []
     const silent = { debug() {}, info() {}, error() {} }

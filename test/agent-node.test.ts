@@ -261,7 +261,7 @@ test('a rule that asks asks the caller of the agent', async () => {
 
 test('a message that was passed on has the time that its chain has', async () => {
   const { node, model } = await talk([{ silent: true }])
-  const metadata = { _delegation: { path: ['carol'], hops: 1, deadline: Date.now() + 300 } }
+  const metadata = { _delegation: { path: ['carol'], hops: 1, deadline: Date.now() + 1_500 } }
   const task = await send(node.url, { ...say('Hi.'), metadata })
   expect(toolErrorOf(task)?.code).toBe('timeout')
   await within(model.requests[0]!.aborted, 'the request to end')

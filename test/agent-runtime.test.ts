@@ -10,6 +10,7 @@ import {
   InputEvent,
   OutputEvent,
   Prompt,
+  ResourceDescriptor,
   type Action,
   type AgentRunnerOptions,
   type AgentStore,
@@ -22,7 +23,8 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
 import { createLog } from '../dist/base/log.js'
-import { cleanup, deferred, until, within } from './support/lifetime.ts'
+import { cleanup, deferred, until, within, type Deferred } from './support/lifetime.ts'
+import { readableLog } from './support/chat-agents.ts'
 import { failureOf } from './support/failure.ts'
 
 function value(event: AgentEvent<string, object>): Json {
@@ -38,14 +40,6 @@ function startRunner(agent: Agent, options: Partial<AgentRunnerOptions> = {}): A
   const runner = new AgentRunner({ plan: AgentPlan.fromAgent(agent), store: createMemoryAgentStore(), ...options })
   cleanup(() => runner.close())
   return runner
-}
-
-function gate(): { readonly opened: Promise<void>; open(): void } {
-  let open = (): void => {}
-  const opened = new Promise<void>((resolve) => {
-    open = resolve
-  })
-  return { opened, open }
 }
 
 /** A store that does some things in its own way. */
@@ -94,37 +88,40 @@ test('actions may loop until they are done', async () => {
 })
 
 test('events without end are ended with event_limit, and the key goes on', async () => {
-  const agent = agentOf((event, context) =>
-    context.sendEvent(value(event) === 'stop' ? new OutputEvent('ok') : new InputEvent('again')),
-  )
+  let heard = 0
+  const agent = agentOf((event, context) => {
+    heard++
+    context.sendEvent(value(event) === 'stop' ? new OutputEvent('ok') : new InputEvent('again'))
+  })
   const runner = startRunner(agent, { maxEvents: 100 })
   const failure = await failureOf(runner.run('a', 'go'))
+  expect(heard).toBe(100)
   expect(failure.code).toBe('event_limit')
   expect(failure.message).toContain('100 events')
   expect(await runner.run('a', 'stop')).toEqual({ outputs: ['ok'] })
 })
 
 test('inputs of one key run one after the other, in order, and those of others at the same time', async () => {
-  const gates = new Map<string, ReturnType<typeof gate>>()
+  const gates = new Map<string, Deferred>()
   const begun: string[] = []
   const agent = agentOf(async (event, context) => {
     const name = `${context.key}${value(event) as number}`
     begun.push(name)
-    await (gates.get(name) ?? gate()).opened
+    await (gates.get(name) ?? deferred()).promise
     context.sendEvent(new OutputEvent(name))
   })
-  for (const name of ['a1', 'a2', 'b1']) gates.set(name, gate())
+  for (const name of ['a1', 'a2', 'b1']) gates.set(name, deferred())
   const runner = startRunner(agent)
   const a1 = runner.run('a', 1)
   const a2 = runner.run('a', 2)
   const b1 = runner.run('b', 1)
   await until(() => begun.length === 2)
   expect(begun.toSorted()).toEqual(['a1', 'b1'])
-  gates.get('b1')?.open()
+  gates.get('b1')?.resolve()
   expect(await b1).toEqual({ outputs: ['b1'] })
-  gates.get('a2')?.open()
+  gates.get('a2')?.resolve()
   expect(begun).not.toContain('a2')
-  gates.get('a1')?.open()
+  gates.get('a1')?.resolve()
   expect(await a1).toEqual({ outputs: ['a1'] })
   expect(await a2).toEqual({ outputs: ['a2'] })
 })
@@ -284,14 +281,14 @@ test('payloads are frozen copies', () => {
 })
 
 test('the signal of a run stops it, and nothing of it is kept', async () => {
-  const stopped = gate()
-  const begun = gate()
+  const stopped = deferred()
+  const begun = deferred()
   const agent = agentOf(async (event, context) => {
-    begun.open()
+    begun.resolve()
     context.shortTermMemory.set('last', value(event))
     if (value(event) !== 'long') return context.sendEvent(new OutputEvent(context.shortTermMemory.toJSON()))
     await new Promise<void>((resolve) => context.signal.addEventListener('abort', () => resolve()))
-    stopped.open()
+    stopped.resolve()
   })
   const runner = startRunner(agent)
   const caller = new AbortController()
@@ -300,10 +297,10 @@ test('the signal of a run stops it, and nothing of it is kept', async () => {
   const waiting = runner.run('a', 'waits', { signal: behind.signal })
   behind.abort(new ConvokeError('canceled', 'Never mind.'))
   expect((await failureOf(waiting)).message).toBe('Never mind.')
-  await begun.opened
+  await begun.promise
   caller.abort(new ConvokeError('canceled', 'Enough.'))
   expect((await failureOf(long)).message).toBe('Enough.')
-  await stopped.opened
+  await stopped.promise
   expect(await runner.run('a', 'short')).toEqual({ outputs: [{ last: 'short' }] })
   expect((await failureOf(runner.run('a', 'long', { id: 'long' }))).message).toBe('Enough.')
 })
@@ -372,14 +369,14 @@ test('a run whose signal has aborted before does not begin, and leaves no mail',
 })
 
 test('an action that does not heed the signal is abandoned', async () => {
-  const never = gate()
+  const never = deferred()
   const runner = startRunner(
-    agentOf(() => never.opened),
+    agentOf(() => never.promise),
     { graceMs: 20 },
   )
   const failure = await failureOf(runner.run('a', 1, { signal: AbortSignal.timeout(20) }))
   expect(failure.code).toBe('timeout')
-  never.open()
+  never.resolve()
 })
 
 test('the same id is the same run', async () => {
@@ -398,14 +395,14 @@ test('the same id is the same run', async () => {
 })
 
 test('a key with too much waiting takes no more', async () => {
-  const held = gate()
+  const held = deferred()
   const runner = startRunner(
-    agentOf(() => held.opened),
+    agentOf(() => held.promise),
     { maxWaiting: 2 },
   )
   const runs = [runner.run('a', 1), runner.run('a', 2)]
   expect((await failureOf(runner.run('a', 3))).code).toBe('rate_limited')
-  held.open()
+  held.resolve()
   await Promise.all(runs)
 })
 
@@ -421,7 +418,7 @@ async function interrupted(agent: Agent, whenToClose: Promise<void>): Promise<Ag
 }
 
 test('a resumed run does not do its completed steps again', async () => {
-  const inSecond = gate()
+  const inSecond = deferred()
   const done: string[] = []
   let attempt = 0
   const agent = agentOf(async (_event, context) => {
@@ -435,7 +432,7 @@ test('a resumed run does not do its completed steps again', async () => {
       async (signal) => {
         done.push('two')
         if (attempt > 1) return 2
-        inSecond.open()
+        inSecond.resolve()
         return await new Promise<number>((_resolve, reject) =>
           signal.addEventListener('abort', () => reject(new Error('stopped'))),
         )
@@ -444,7 +441,7 @@ test('a resumed run does not do its completed steps again', async () => {
     )
     context.sendEvent(new OutputEvent([one, two, context.stableId('message')]))
   })
-  const second = await interrupted(agent, inSecond.opened)
+  const second = await interrupted(agent, inSecond.promise)
   const { outputs } = await second.run('a', 'in', { id: 'run' })
   const [[one, two, id]] = outputs as [[{ n: number; id: string }, number, string]]
   expect([one.n, two]).toEqual([1, 2])
@@ -455,7 +452,7 @@ test('a resumed run does not do its completed steps again', async () => {
 
 test('a step that had begun asks its reconciler, and is not done again without one', async () => {
   for (const found of ['charged', undefined, 'no reconciler'] as const) {
-    const begun = gate()
+    const begun = deferred()
     let charges = 0
     const agent = agentOf(async (_event, context) => {
       const receipt = await context.durableExecute(
@@ -463,7 +460,7 @@ test('a step that had begun asks its reconciler, and is not done again without o
         async (signal) => {
           charges++
           if (charges > 1) return 'charged anew'
-          begun.open()
+          begun.resolve()
           return await new Promise<string>((_resolve, reject) =>
             signal.addEventListener('abort', () => reject(new Error('stopped'))),
           )
@@ -472,7 +469,7 @@ test('a step that had begun asks its reconciler, and is not done again without o
       )
       context.sendEvent(new OutputEvent(receipt))
     })
-    const second = await interrupted(agent, begun.opened)
+    const second = await interrupted(agent, begun.promise)
     const run = second.run('a', 'in', { id: 'run' })
     const came = await run.then(
       ({ outputs }) => outputs[0],
@@ -533,14 +530,14 @@ test('what a process has left is run by the next one, or ended, before what come
 
 test('an input that comes while an empty mailbox is looked at is run', async () => {
   const store = createMemoryAgentStore()
-  const look = gate()
-  const looking = gate()
+  const look = deferred()
+  const looking = deferred()
   const slow = around(store, {
     lease: async (...args) => {
       const lease = await store.lease(...args)
       if (lease?.mail.length !== 0) return lease
-      looking.open()
-      await look.opened
+      looking.resolve()
+      await look.promise
       return lease
     },
   })
@@ -549,11 +546,11 @@ test('an input that comes while an empty mailbox is looked at is run', async () 
     { store: slow },
   )
   await runner.run('a', 1)
-  await looking.opened
+  await looking.promise
   const second = runner.run('a', 2)
   // It is in the mailbox, and the lane does not know it yet.
   await new Promise((resolve) => setImmediate(resolve))
-  look.open()
+  look.resolve()
   expect(await second).toEqual({ outputs: [2] })
 })
 
@@ -574,7 +571,7 @@ test('two runners on one store take turns with a key', async () => {
 
 test('a run that takes longer than its lease keeps its key', async () => {
   const inner = createMemoryAgentStore()
-  const go = gate()
+  const go = deferred()
   let renewed = 0
   const renew: AgentStore['renew'] = async (...args) => {
     renewed++
@@ -584,7 +581,7 @@ test('a run that takes longer than its lease keeps its key', async () => {
   const seen: Json[] = []
   const agent = agentOf(async (event) => {
     seen.push(value(event))
-    if (value(event) === 'long') await go.opened
+    if (value(event) === 'long') await go.promise
   })
   const one = startRunner(agent, { store, leaseMs: 900 })
   const other = startRunner(agent, { store: inner, leaseMs: 900 })
@@ -594,7 +591,7 @@ test('a run that takes longer than its lease keeps its key', async () => {
   // Three for each lease.
   await until(() => renewed > 5)
   expect(seen).toEqual(['long'])
-  go.open()
+  go.resolve()
   await Promise.all([long, behind])
   expect(seen).toEqual(['long', 'behind'])
 })
@@ -640,15 +637,15 @@ test('tools are called for the one who asked for the run, who answers their ques
 })
 
 test('a tool that an action calls stops with the run', async () => {
-  const [begun, stopped] = [gate(), gate()]
+  const [begun, stopped] = [deferred(), deferred()]
   const hold = defineTool({
     name: 'hold',
     description: 'Holds.',
     input: { type: 'object' },
     run: async (_params, { signal }) => {
-      begun.open()
+      begun.resolve()
       await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()))
-      stopped.open()
+      stopped.resolve()
     },
   })
   const agent = agentOf(async (_event, context) => {
@@ -656,17 +653,19 @@ test('a tool that an action calls stops with the run', async () => {
   }).addResource('hold', hold)
   const caller = new AbortController()
   const run = failureOf(startRunner(agent).run('a', 1, { signal: caller.signal }))
-  await begun.opened
+  await begun.promise
   caller.abort()
-  await within(stopped.opened, 'the tool to stop')
+  await within(stopped.promise, 'the tool to stop')
   expect((await run).code).toBe('canceled')
 })
 
-test('a resource is made once, when it is first asked for, and closed with the runner', async () => {
+test('a resource is made once, when it is first asked for, and closed with the runner, the newest first', async () => {
   const life: string[] = []
   class Numbers {
     static readonly resourceType = 'vectorStore'
+    readonly #name: string
     constructor(args: { readonly name: string }) {
+      this.#name = args.name
       life.push(`made ${args.name}`)
     }
     add(): Promise<void> {
@@ -676,24 +675,25 @@ test('a resource is made once, when it is first asked for, and closed with the r
       return Promise.resolve([])
     }
     close(): void {
-      life.push('closed')
+      life.push(`closed ${this.#name}`)
     }
   }
-  const { ResourceDescriptor } = await import('convoke')
   const agent = agentOf(async (_event, context) => {
     const [one, two] = await Promise.all([
       context.getResource('n', 'vectorStore'),
       context.getResource('n', 'vectorStore'),
     ])
     expect(one).toBe(two)
-  }).addResource('n', new ResourceDescriptor(Numbers, { name: 'n' }))
+    await context.getResource('m', 'vectorStore')
+  })
+  for (const name of ['m', 'n']) agent.addResource(name, new ResourceDescriptor(Numbers, { name }))
   const runner = startRunner(agent)
   expect(life).toEqual([])
   await runner.run('a', 1)
   await runner.run('b', 1)
-  expect(life).toEqual(['made n'])
+  expect(life).toEqual(['made n', 'made m'])
   await runner.close()
-  expect(life).toEqual(['made n', 'closed'])
+  expect(life).toEqual(['made n', 'made m', 'closed m', 'closed n'])
   expect((await failureOf(runner.run('a', 1))).code).toBe('unavailable')
 })
 
@@ -755,12 +755,15 @@ test('a resource that the agent was given is not closed with the runner', async 
   expect(closed).toBe(0)
 })
 
-test('a resource that there is not says which ones there are', async () => {
-  const agent = agentOf(async (_event, context) => void (await context.getResource('revews', 'vectorStore')))
-  expect(await failureOf(startRunner(agent).run('a', 1))).toMatchObject({
+test('a resource that there is not is a failure, and the log says which ones there are', async () => {
+  const agent = agentOf(async (_event, context) => void (await context.getResource('revews', 'prompt')))
+  agent.addResource('reviews', Prompt.fromText('Judge {review}.'))
+  const log = readableLog()
+  expect(await failureOf(startRunner(agent, { log }).run('a', 1))).toMatchObject({
     code: 'not_found',
-    message: expect.stringContaining('"revews"'),
+    message: 'The agent has no resource "revews" of the type prompt. The log says which ones there are.',
   })
+  expect(log.details).toContainEqual({ resource: 'revews', type: 'prompt', known: ['reviews'], meant: 'reviews' })
   const other = agentOf(async (_event, context) => void (await context.getResource('greeting', 'chatModelSetup')))
   other.addResource('greeting', Prompt.fromText('Hi.'))
   expect((await failureOf(startRunner(other).run('a', 1))).message).toBe(

@@ -195,6 +195,15 @@ describe('an event that nobody hears', () => {
     expect(trace.match(/nobody hears it/g)).toHaveLength(4)
   })
 
+  test('is told for a hundred types at most: an agent may make up any number of them', async () => {
+    const { log, lines } = writtenLog()
+    const agent = new Agent().addAction('talk', [InputEvent], (_event, context) => {
+      for (let n = 0; n < 150; n++) context.sendEvent(new AgentEvent(`word_${n}`, {}))
+    })
+    await startRunner(agent, { log }).run('key', 1)
+    expect(lines).toHaveLength(100)
+  })
+
   test('may be the input, or the response of a chat request', async () => {
     const { log, lines } = writtenLog()
     const model = await startModelServer(['Hello.'])

@@ -127,10 +127,15 @@ export function said(request: { readonly body: { readonly messages: readonly obj
 }
 
 /** A log whose lines a test can read. */
-export function readableLog(): NonNullable<AgentRunnerOptions['log']> & { readonly lines: string[] } {
+export function readableLog(): NonNullable<AgentRunnerOptions['log']> & {
+  readonly lines: string[]
+  readonly details: object[]
+} {
   const lines: string[] = []
-  const write = (details: object | string, message?: string): void => {
-    lines.push(message ?? JSON.stringify(details))
+  const details: object[] = []
+  const write = (given: object | string, message?: string): void => {
+    if (typeof given === 'object') details.push(given)
+    lines.push(message ?? JSON.stringify(given))
   }
-  return { lines, debug: write, info: write, warn: write, error: write }
+  return { lines, details, debug: write, info: write, warn: write, error: write }
 }

@@ -60,7 +60,7 @@ export async function temporaryFolder(): Promise<string> {
   return folder
 }
 
-export interface Deferred<Value> {
+export interface Deferred<Value = void> {
   readonly promise: Promise<Value>
   readonly resolve: (value: Value) => void
 }
