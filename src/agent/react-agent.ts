@@ -243,7 +243,7 @@ async function refuse(
   asked: Asked,
   context: RunnerContext,
 ): Promise<void> {
-  const strategy = readStrategy(context.actionConfig as unknown as Settings)
+  const strategy = readStrategy(context.actionConfig)
   if (asked.invalid < strategy.invalidRetries) {
     const again: ChatMessage[] = [...messages, { role: 'user', content: complaint(issues) }]
     const next = { begin: asked.begin, invalid: asked.invalid + 1 }
