@@ -35,16 +35,7 @@ export {
   type ResourceDecorator,
   type ToolMemberOptions,
 } from './agent/decorators.ts'
-export {
-  AgentStream,
-  ExecutionEnvironment,
-  type ApplyOptions,
-  type EnvironmentOptions,
-  type FailedRun,
-  FailedRuns,
-  type Keyed,
-  type KeyedInput,
-} from './agent/environment.ts'
+export { AgentStream, ExecutionEnvironment, type ApplyOptions, type EnvironmentOptions } from './agent/environment.ts'
 export {
   openEventLog,
   type EventLog,
@@ -84,7 +75,9 @@ export {
   type ToolRequestPayload,
   type ToolResponsePayload,
 } from './agent/events.ts'
+export { FailedRuns, type FailedRun } from './agent/failed-runs.ts'
 export { exportedFrom } from './agent/function-reference.ts'
+export type { Keyed, KeyedInput } from './agent/keyed.ts'
 export { MemoryTree, type Memory, type MemoryOptions } from './agent/memory.ts'
 export { OpenAiConnection, type OpenAiConnectionOptions } from './agent/openai-connection.ts'
 export { OpenAiEmbeddingModel, type OpenAiEmbeddingOptions } from './agent/openai-embedding.ts'

@@ -2,8 +2,6 @@
  * Where agents run over data: inputs with keys go in, outputs with keys come out. Here in this process, for scripts, tests and debugging;
  * the way from a stage to the next is an async iterable, so a stage that is slow holds up those before it.
  */
-import { onAbort } from '../base/abort.ts'
-import { Channel } from '../base/channel.ts'
 import { ConvokeError } from '../base/errors.ts'
 import type { Json } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
@@ -17,63 +15,12 @@ import { Agent } from './agent.ts'
 import type { AgentConfiguration } from './configuration.ts'
 import type { AgentToolSpace } from './context.ts'
 import type { EventLog } from './event-log.ts'
+import { FailedRuns, type FailedRun } from './failed-runs.ts'
+import { place, toKey, type Keyed, type KeyedInput, type Placed } from './keyed.ts'
 import { AgentPlan } from './plan.ts'
 import type { ResourceType } from './resources.ts'
 import { AgentRunner } from './runner.ts'
-
-/** One value of a key. `id` names the input where it must not be run twice; a UUID unless given. */
-export interface Keyed {
-  readonly key: string
-  readonly value: Json
-  readonly id?: string
-}
-
-/** As lists give it: `{key, value}` or `{k, v}`, a key being a text or a number; without a key each value has one of its own. */
-export interface KeyedInput {
-  readonly key?: string | number
-  readonly value?: Json
-  readonly k?: string | number
-  readonly v?: Json
-  readonly id?: string
-}
-
-/** A run that failed. The key's next inputs are not affected. */
-export interface FailedRun {
-  readonly key: string
-  readonly value: Json
-  readonly error: ConvokeError
-}
-
-/** How many failures one error carries. */
-const maxFailures = 1_000
-
-/**
- * What a stream throws at its end where runs failed and no `onFailure` heard of it. Code and message are those of the first failure, which
- * is the cause, too.
- */
-export class FailedRuns extends ConvokeError {
-  /** The first 1,000, in the order in which they ended. */
-  readonly failures: readonly FailedRun[]
-  /** How many runs failed. */
-  readonly count: number
-  /** By `toList`, what the other runs put out, in the order of their inputs; else empty, as it was read before. */
-  readonly outputs: readonly Keyed[]
-
-  constructor(failures: readonly FailedRun[], count: number, outputs: readonly Keyed[] = []) {
-    const [first] = failures
-    const error = first?.error ?? new ConvokeError('internal', 'An internal error occurred. It is in the log.')
-    const { code, retryable, retryAfterMs, issues } = error
-    super(code, count === 1 ? error.message : `${count} runs failed; the first one: ${error.message}`, {
-      cause: error,
-      retryable,
-      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-      ...(issues === undefined ? {} : { issues }),
-    })
-    this.failures = failures
-    this.count = count
-    this.outputs = outputs
-  }
-}
+import { Stage } from './stage.ts'
 
 export interface EnvironmentOptions {
   /** Default: one in memory for each agent, gone with its stream; it holds the memory of all keys. Whoever opened a store closes it. */
@@ -100,11 +47,6 @@ export interface ApplyOptions {
    * tells of all of them, and by `toList` has the outputs of the others.
    */
   readonly onFailure?: (failure: FailedRun) => void
-}
-
-/** A value on its way, and the place of the input that it comes from. */
-interface Placed extends Keyed {
-  readonly place: number
 }
 
 const defaultMaxInFlight = 1_000
@@ -297,158 +239,7 @@ interface Wiring {
   read(): void
 }
 
-interface StageOptions extends ApplyOptions {
-  readonly maxInFlight: number
-}
-
-/** One agent between two streams. */
-class Stage {
-  readonly #runner: AgentRunner
-  readonly #source: AsyncIterable<Placed>
-  readonly #options: StageOptions
-  readonly #signal: AbortSignal
-  /** The outputs of one run together, so that those of the key's next run cannot come between them. */
-  readonly #channel: Channel<readonly Placed[]>
-  #hasLeft = false
-  /** Ends what the pump waits for, when nobody takes outputs any more. */
-  #leave: (() => void) | undefined
-  #inFlight = 0
-  /** Ends the wait for a run's end. */
-  #wake: (() => void) | undefined
-  /** The first ones, and how many there are. */
-  readonly #failures: FailedRun[] = []
-  #failed = 0
-
-  constructor(runner: AgentRunner, source: AsyncIterable<Placed>, options: StageOptions, signal: AbortSignal) {
-    this.#runner = runner
-    this.#source = source
-    this.#options = options
-    this.#signal = signal
-    this.#channel = new Channel(options.maxInFlight)
-  }
-
-  async *outputs(): AsyncGenerator<Placed, void, void> {
-    const unlink = onAbort(this.#signal, () => void this.#channel.return())
-    const pump = this.#pump().then(
-      () => this.#channel.end(),
-      (error: unknown) => this.#channel.fail(error),
-    )
-    try {
-      for await (const outputs of this.#channel) yield* outputs
-    } finally {
-      unlink()
-      this.#hasLeft = true
-      this.#leave?.()
-      await this.#channel.return()
-      await this.#runner.close()
-      await pump
-    }
-    if (this.#failed > 0) throw new FailedRuns(this.#failures, this.#failed)
-  }
-
-  /** Reads the source, as long as there is room, and waits for the last run. Throws what the source throws, behind that. */
-  async #pump(): Promise<void> {
-    const { maxInFlight } = this.#options
-    const iterator = this.#source[Symbol.asyncIterator]()
-    let broken: { readonly by: unknown } | undefined
-    for (;;) {
-      const step = await this.#orLeft(iterator.next()).catch((error: unknown) => {
-        // Runs of a stage before this one: its other outputs are inputs here like any.
-        if (error instanceof FailedRuns) this.#note(error.failures, error.count)
-        else broken = { by: error }
-        return undefined
-      })
-      if (step === undefined) break
-      if (step === 'left') {
-        // One that waits itself may never answer.
-        iterator.return?.()?.catch(() => {})
-        return
-      }
-      if (step.done === true) break
-      this.#inFlight++
-      void this.#runOne(step.value)
-      while (this.#inFlight >= maxInFlight) if (await this.#oneEnded()) break
-    }
-    while (this.#inFlight > 0) if (await this.#oneEnded()) return
-    if (broken !== undefined) throw broken.by
-  }
-
-  async #runOne({ key, value, place, id }: Placed): Promise<void> {
-    try {
-      const { outputs } = await this.#runner.run(key, value, id === undefined ? {} : { id })
-      if (outputs.length > 0) await this.#channel.push(outputs.map((output) => ({ key, value: output, place })))
-    } catch (error) {
-      if (!this.#channel.closed) this.#fail({ key, value, error: ConvokeError.from(error) })
-    } finally {
-      this.#inFlight--
-      this.#wake?.()
-    }
-  }
-
-  #fail(failure: FailedRun): void {
-    const { onFailure } = this.#options
-    if (onFailure === undefined) return this.#note([failure], 1)
-    try {
-      onFailure(failure)
-    } catch (error) {
-      this.#channel.fail(error)
-    }
-  }
-
-  #note(failures: readonly FailedRun[], count: number): void {
-    this.#failed += count
-    this.#failures.push(...failures.slice(0, maxFailures - this.#failures.length))
-  }
-
-  /** Waits until a run has ended; says whether nobody takes outputs any more. */
-  async #oneEnded(): Promise<boolean> {
-    const ended = new Promise<'ended'>((resolve) => {
-      this.#wake = () => resolve('ended')
-    })
-    return (await this.#orLeft(ended)) === 'left'
-  }
-
-  /** A race with one promise that lives as long as the stream would keep all the others. */
-  #orLeft<T>(work: Promise<T>): Promise<T | 'left'> {
-    return new Promise((resolve, reject) => {
-      if (this.#hasLeft) return resolve('left')
-      this.#leave = () => resolve('left')
-      work.then(resolve, reject)
-    })
-  }
-}
-
-async function* place(
-  source: AsyncIterable<unknown> | Iterable<unknown>,
-  keySelector: ((value: never) => string | number) | undefined,
-): AsyncGenerator<Placed, void, void> {
-  let at = 0
-  for await (const item of source) {
-    yield keySelector === undefined
-      ? { ...readKeyed(item, at), place: at }
-      : { key: toKey(keySelector(item as never)), value: item as Json, place: at }
-    at++
-  }
-}
-
-function readKeyed(item: unknown, at: number): Keyed {
-  const { key, k, value, v, id } = (typeof item === 'object' && item !== null ? item : {}) as KeyedInput
-  const held = value === undefined ? v : value
-  if (held === undefined) {
-    throw new ConvokeError(
-      'config',
-      `An input must be {key, value}, got ${excerpt(item)} at place ${at}. Give \`fromStream\` a key selector for values alone.`,
-    )
-  }
-  return { key: toKey(key ?? k ?? `input-${at}`), value: held, ...(id === undefined ? {} : { id }) }
-}
-
-function toKey(key: unknown): string {
-  if (typeof key === 'string') return key
-  if (typeof key === 'number' && Number.isFinite(key)) return String(key)
-  throw new ConvokeError('config', `A key must be a text or a number, got ${excerpt(key)}.`)
-}
-
+/** Lists of `size` values of one key; what is left of each key comes at the end, and then the failures of the runs before. */
 async function* windows(values: AsyncIterable<Placed>, size: number): AsyncGenerator<Placed, void, void> {
   const open = new Map<string, { values: Json[]; readonly place: number }>()
   let failed: FailedRuns | undefined
