@@ -4,7 +4,7 @@ import { ConvokeError } from '../base/errors.ts'
 import { canonicalJson, isObject, type Json, type JsonObject } from '../base/json.ts'
 import { readArguments } from '../tools/model-call.ts'
 import { excerpt } from '../tools/value.ts'
-import type { ChatMessage, ChatUsage, ModelToolCall } from './chat-model.ts'
+import { chatRoles, type ChatMessage, type ChatUsage, type ModelToolCall } from './chat-model.ts'
 import type { ChatRequestEvent, ChatRequestPayload, ToolResponseEvent } from './events.ts'
 import type { Memory } from './memory.ts'
 
@@ -193,8 +193,6 @@ function hashOf(calls: readonly ModelToolCall[], answers: readonly ChatMessage[]
   return createHash('sha256').update(canonicalJson(said)).digest('base64')
 }
 
-const roles: ReadonlySet<unknown> = new Set(['system', 'user', 'assistant', 'tool'])
-
 const requestKeys = [
   'model',
   'messages',
@@ -226,10 +224,13 @@ function checkRequest(request: {
     throw wrongRequest(`\`model\` must name a chat model setup, got ${excerpt(model)}`)
   if (!Array.isArray(messages)) throw wrongRequest(`\`messages\` must be a list of messages, got ${excerpt(messages)}`)
   const at = messages.findIndex(
-    (each) => !isObject(each) || !roles.has(each['role']) || typeof each['content'] !== 'string',
+    (each) =>
+      !isObject(each) ||
+      !(chatRoles as readonly unknown[]).includes(each['role']) ||
+      typeof each['content'] !== 'string',
   )
   if (at !== -1)
-    throw wrongRequest(`\`messages[${at}]\` must be { role, content }, role being one of ${[...roles].join(', ')}`)
+    throw wrongRequest(`\`messages[${at}]\` must be { role, content }, role being one of ${chatRoles.join(', ')}`)
 }
 
 /** What a chat request that makes no sense is told. */

@@ -8,7 +8,9 @@ import type { Delegation } from '../protocol/delegation.ts'
 import type { OpenAiTool } from '../tools/definitions/shapes.ts'
 import type { Question } from '../tools/tool.ts'
 
-export type ChatRole = 'system' | 'user' | 'assistant' | 'tool'
+export const chatRoles = ['system', 'user', 'assistant', 'tool'] as const
+
+export type ChatRole = (typeof chatRoles)[number]
 
 export interface ChatMessage {
   role: ChatRole

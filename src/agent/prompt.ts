@@ -2,7 +2,7 @@
 import { ConvokeError } from '../base/errors.ts'
 import { isObject, type Json } from '../base/json.ts'
 import { excerpt } from '../tools/value.ts'
-import type { ChatMessage, ChatRole } from './chat-model.ts'
+import { chatRoles, type ChatMessage, type ChatRole } from './chat-model.ts'
 import type { Frozen } from './events.ts'
 
 /** What a prompt is made of, as JSON: the one or the other. */
@@ -78,8 +78,6 @@ function valueOf(name: string, variables: PromptVariables): unknown {
   return value
 }
 
-const roles: readonly unknown[] = ['system', 'user', 'assistant', 'tool'] satisfies ChatRole[]
-
 function checkTemplate(template: unknown): PromptTemplate {
   const { text, messages } = isObject(template) ? template : {}
   if (typeof text === 'string' && messages === undefined) return Object.freeze({ text })
@@ -100,10 +98,10 @@ function describe(text: unknown, messages: unknown): string {
 
 function checkMessage(message: unknown, index: number): ChatMessage {
   const { role, content } = isObject(message) ? message : {}
-  if (!roles.includes(role))
+  if (!(chatRoles as readonly unknown[]).includes(role))
     throw new ConvokeError(
       'invalid_plan',
-      `The role of message ${index} of a prompt must be one of ${roles.join(', ')}, got ${excerpt(role)}.`,
+      `The role of message ${index} of a prompt must be one of ${chatRoles.join(', ')}, got ${excerpt(role)}.`,
     )
   if (typeof content !== 'string')
     throw new ConvokeError(
