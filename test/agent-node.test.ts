@@ -652,6 +652,7 @@ describe('a failure ends the task with its own code, and says what to do', () =>
       'the model says more than a run may keep',
       'too_large',
       false,
+      /Ask for less|start a new/i,
       () =>
         failure(
           (request, index) => [
