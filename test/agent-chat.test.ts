@@ -482,6 +482,19 @@ test('an answer is JSON however the model wraps it', async () => {
   }
 })
 
+test('of several values in an answer the only one that fits is taken', async () => {
+  for (const answer of [
+    'As in [1] and [2], {"score": 5}',
+    'Such as:\n```json\n{"score": 9}\n```\nSo:\n```json\n{"score": 5}\n```',
+  ]) {
+    const chat = await startChat([answer], { request: { outputSchema: scored } })
+    expect((await chat.ask()).output, answer).toEqual({ score: 5 })
+  }
+  const torn = await startChat(['{"score": 5} or {"score": 4}'], { request: { outputSchema: scored } })
+  const failure = await torn.failure()
+  expect(failure.issues).toEqual([{ path: '', message: 'must be one JSON value, and holds 2 of them' }])
+})
+
 test('a text with code fences inside of its JSON is taken as it is', async () => {
   const value = { code: '```js\nlet a = {}\n```', note: 'as {"score": 5}' }
   const chat = await startChat([`\`\`\`json\n${JSON.stringify(value)}\n\`\`\``], {

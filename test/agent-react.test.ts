@@ -167,12 +167,11 @@ test('with an output schema the output is JSON that fits it, and the model is to
 })
 
 test.each([
-  ['fences', '```json\n'.repeat(300_000)],
-  ['braces', '{"a" '.repeat(300_000)],
+  ['fences', '```json\n'.repeat(2_000_000)],
+  ['braces', '{"a" '.repeat(2_000_000)],
 ])('an answer of nothing but %s is refused as fast as it is read', (_, answer) => {
-  const begunAt = performance.now()
+  // Looked at again from each place, it would take minutes, and the test's time would be up.
   expect(readOutput(answer, { type: 'object' })).toHaveProperty('issues')
-  expect(performance.now() - begunAt).toBeLessThan(1_000)
 })
 
 test('a zod schema validates and transforms, beyond what JSON Schema can say', async () => {

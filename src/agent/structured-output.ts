@@ -9,10 +9,10 @@ export type ReadOutput = { readonly value: Json } | { readonly issues: readonly 
 
 /**
  * The value in an answer, if it fits the schema. The answer is JSON, or holds one value of JSON: in a code fence, or as the
- * only object or list in a text. Throws `config` for a schema that makes no sense.
+ * only object or list in a text, or the only one of them that fits. Throws `config` for a schema that makes no sense.
  */
 export function readOutput(answer: string, schema: JsonObject): ReadOutput {
-  const found = findValue(answer)
+  const found = findValue(answer, schema)
   // Whoever wants a text gets it without quotes from most models.
   if ('issues' in found && schema['type'] === 'string') return checked(answer.trim(), schema)
   return 'issues' in found ? found : checked(found.value, schema)
@@ -46,13 +46,14 @@ function validatorFor(schema: JsonObject): Validator {
   return validator
 }
 
-function findValue(answer: string): ReadOutput {
+function findValue(answer: string, schema: JsonObject): ReadOutput {
   const whole = tryParse(answer)
   if (whole !== undefined) return whole
   const fenced = onlyOne(blocksOf(answer).flatMap((block) => tryParse(block) ?? []))
   if (fenced !== undefined) return fenced
   const { values, isCut } = valuesIn(answer)
-  const only = onlyOne(values)
+  // Beside its answer a model may show an example, or point at [1].
+  const only = onlyOne(values) ?? onlyOne(values.filter(({ value }) => validate(value, schema).length === 0))
   if (only !== undefined && !isCut) return only
   if (values.length > 1) return wrong(`must be one JSON value, and holds ${values.length} of them`)
   if (answer.trim() === '') return wrong('must be JSON, and is empty')
