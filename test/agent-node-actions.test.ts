@@ -18,18 +18,36 @@ import {
   type NodeOptions,
   type Task,
 } from 'convoke'
+import { once } from 'node:events'
 import { readFile, writeFile } from 'node:fs/promises'
+import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { deferred, startNode, temporaryFolder, within } from './support/lifetime.ts'
+import { cleanup, deferred, startNode, temporaryFolder, within } from './support/lifetime.ts'
 import { stdioServer } from './support/mcp-servers.ts'
 import { startModelServer } from './support/model-server.ts'
-import { getTask, rpc, say, send, sendStream, stateOf, toolCall, toolErrorOf, wordsOf } from './support/wire.ts'
+import { begin, getTask, rpc, say, send, sendStream, stateOf, toolCall, toolErrorOf, wordsOf } from './support/wire.ts'
 
 const run = (action: ActionFor<typeof InputEvent>): Agent => new Agent().addAction('answer', InputEvent, action)
 
 async function nodeOf(action: ActionFor<typeof InputEvent> | Agent, options: Partial<NodeOptions> = {}): Promise<Node> {
   return await startNode({ onMessage: action instanceof Agent ? action : run(action), ...options })
+}
+
+/** A request in one piece: what is written is there for the node's next look at its sockets. */
+function post(url: string, method: string, params: JsonObject): string {
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
+  const { host } = new URL(url)
+  return `POST / HTTP/1.1\r\nhost: ${host}\r\na2a-version: 1.0\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+}
+
+/** A connection that the node has taken and answered on. */
+async function connectedSocket(url: string): Promise<Socket> {
+  const socket = connect(Number(new URL(url).port), '127.0.0.1')
+  cleanup(() => socket.destroy())
+  socket.write(post(url, 'ListTasks', {}))
+  await within(once(socket, 'data'), 'the first answer')
+  return socket
 }
 
 const partsOf = ({ artifacts = [] }: Task): Record<string, unknown> =>
@@ -212,6 +230,33 @@ describe('what actions work with', () => {
     expect((await getTask(node.url, id)).status.state).toBe('TASK_STATE_WORKING')
     go.resolve()
     expect((await cancel).body.result?.status.state).toBe('TASK_STATE_CANCELED')
+  })
+
+  test('a cancel that comes while the run is committed leaves nothing of a cancelled message in memory', async () => {
+    const go = deferred()
+    let cancel = (): void => {}
+    const node = await nodeOf(
+      async ({ value }, { shortTermMemory: memory, sendEvent }) => {
+        const seen = [...((memory.get('seen') as Json[] | undefined) ?? []), value]
+        memory.set('seen', seen)
+        sendEvent(new OutputEvent(seen))
+        await go.promise
+        // A commit waits for the end of its turn of the event loop; what is in a socket by now comes before that.
+        await new Promise((resolve) => setImmediate(resolve))
+        cancel()
+      },
+      { store: { url: `sqlite:${join(await temporaryFolder(), 'node.db')}` } },
+    )
+    const message = say('One.', { contextId: 'talk' })
+    const { id } = await begin(node.url, message)
+    const socket = await connectedSocket(node.url)
+    cancel = () => socket.write(post(node.url, 'CancelTask', { id }))
+    go.resolve()
+    const { status } = await send(node.url, message)
+    cancel = () => {}
+    const next = await send(node.url, say('Two.', { contextId: 'talk' }))
+    const seen = status.state === 'TASK_STATE_CANCELED' ? ['Two.'] : ['One.', 'Two.']
+    expect(partsOf(next)).toEqual({ answer: [{ data: seen }] })
   })
 })
 

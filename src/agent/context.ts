@@ -107,4 +107,6 @@ export interface RunOptions {
   readonly tools?: AgentToolSpace
   /** Hears what happens; a promise holds the run up until there is room. */
   readonly onEvent?: (event: RunEvent) => Promise<void> | undefined
+  /** Called right before the run is committed: what the signal says from here on comes too late. */
+  readonly onCommit?: () => void
 }

@@ -357,6 +357,10 @@ export class AgentRunner {
     } finally {
       this.#live.delete(run)
     }
+    const { signal, onCommit } = waiting?.options ?? {}
+    // A stop behind the run's last event found nothing that it could end.
+    if (signal?.aborted === true) return await this.#commitFailure(lease, mail, waiting, abortReason(signal))
+    onCommit?.()
     const { outputs } = run
     await store.commit(lease, {
       mailId: mail.id,

@@ -79,6 +79,8 @@ async function* converse(
         ask: askCaller,
         tools: toToolSpace(around, services, { taskId: work.taskId, contextId: work.contextId, conversation: key }),
         onEvent: (event) => events.push(event),
+        // What is committed belongs to the conversation, and a task that was cancelled must not.
+        onCommit: () => work.conclude(),
       })
       events.end()
       return outputs

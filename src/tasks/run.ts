@@ -63,6 +63,8 @@ export class Run {
   #controller: AbortController | undefined
   #generator: AsyncGenerator<WorkEvent, Outcome, void> | undefined
   #stop: Stop | undefined
+  /** The work's own end is the task's, whatever comes now. */
+  #isConcluded = false
   #graceTimer: NodeJS.Timeout | undefined
   #deadlineTimer: NodeJS.Timeout | undefined
   #deadline: number | undefined
@@ -248,7 +250,7 @@ export class Run {
    * ended, after the grace period at the latest. Nothing happens when the end is decided already.
    */
   stop(error: ConvokeError): void {
-    if (this.#closed || this.#stop !== undefined) return
+    if (this.#closed || this.#isConcluded || this.#stop !== undefined) return
     this.#stop = { error, state: error.code === 'canceled' ? 'TASK_STATE_CANCELED' : 'TASK_STATE_FAILED' }
     this.#clearDeadline()
     this.#graceTimer = setTimeout(() => {
@@ -313,6 +315,7 @@ export class Run {
       signal: () => this.#signal(),
       deadline: () => this.#deadline,
       limit: (timeoutMs) => this.#limit(timeoutMs),
+      conclude: () => (this.#isConcluded = true),
       emit: (event) => this.#emit(event),
       ask: (question, state) => this.#ask(question, state),
     })
@@ -481,6 +484,7 @@ interface Powers {
   signal(): AbortSignal
   deadline(): number | undefined
   limit(timeoutMs: number): void
+  conclude(): void
   emit(event: WorkEvent): void
   ask(question: Message, state: InterruptedState): Promise<Message>
 }
@@ -508,6 +512,10 @@ class Context implements WorkContext {
 
   limit(timeoutMs: number): void {
     this.#powers.limit(timeoutMs)
+  }
+
+  conclude(): void {
+    this.#powers.conclude()
   }
 
   emit(event: WorkEvent): void {

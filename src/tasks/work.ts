@@ -60,6 +60,8 @@ export interface WorkContext {
   emit(event: WorkEvent): void
   /** Sets the longest run, in milliseconds from now, where that was not known before; an earlier deadline stays. */
   limit(timeoutMs: number): void
+  /** Says that what the work does is durable now: a cancel, a deadline or a stop of the node changes its end no more. */
+  conclude(): void
   /** Makes the task `input-required` and resolves with the next message on it. Rejects when the run is stopped. */
   ask(question: Message, state?: InterruptedState): Promise<Message>
 }
