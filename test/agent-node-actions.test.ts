@@ -22,6 +22,8 @@ import { once } from 'node:events'
 import { readFile, writeFile } from 'node:fs/promises'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { describe, expect, test } from 'vitest'
 import { cleanup, deferred, startNode, temporaryFolder, within } from './support/lifetime.ts'
 import { stdioServer } from './support/mcp-servers.ts'
@@ -48,6 +50,14 @@ async function connectedSocket(url: string): Promise<Socket> {
   socket.write(post(url, 'ListTasks', {}))
   await within(once(socket, 'data'), 'the first answer')
   return socket
+}
+
+/** What is held in memory once all else is collected. */
+function heldBytes(): number {
+  setFlagsFromString('--expose-gc')
+  ;(runInNewContext('gc') as () => void)()
+  const { heapUsed, external } = process.memoryUsage()
+  return heapUsed + external
 }
 
 const partsOf = ({ artifacts = [] }: Task): Record<string, unknown> =>
@@ -399,6 +409,36 @@ describe('other agents', () => {
     expect(toolErrorOf(task)?.message).toContain('circles')
   })
 })
+
+test('what is told waits in the store, and not in memory, for a reader that does not read', async () => {
+  const size = 128 * 1024
+  const count = 300
+  let ahead = 0
+  const node = await nodeOf(
+    async (_event, { tell, stableId, sendEvent }) => {
+      const before = heldBytes()
+      for (let n = 0; n < count; n++) {
+        const requestId = stableId(String(n))
+        await tell({ type: 'text', requestId, text: Buffer.alloc(size, `${n} `).toString() })
+        await tell({ type: 'restart', requestId })
+      }
+      ahead = heldBytes() - before
+      sendEvent(new OutputEvent('Done.'))
+    },
+    { store: { url: `sqlite:${join(await temporaryFolder(), 'node.db')}` } },
+  )
+  const message = say('Hi.')
+  const before = heldBytes()
+  const stalled = await sendStream(node.url, message)
+  const first = (await stalled.next())!
+  expect((await send(node.url, message)).status.state).toBe('TASK_STATE_COMPLETED')
+  // Of 39 MB: what an action may be ahead of its task, and what is on its way to the store and to the reader.
+  expect(ahead).toBeLessThan(20_000_000)
+  expect(heldBytes() - before).toBeLessThan(20_000_000)
+  const events = [first, ...(await stalled.all())]
+  expect(events.map(({ id }) => id)).toEqual(events.map((_, i) => i + 1))
+  expect(events.filter(({ data }) => data.artifactUpdate !== undefined)).toHaveLength(count + 1)
+}, 60_000)
 
 describe('what an action does wrong', () => {
   let kept: Memory | undefined

@@ -16,11 +16,16 @@ import {
   ResourceDescriptor,
   type ResourceType,
 } from 'convoke'
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
-import { cleanup, startNode } from './support/lifetime.ts'
+import { cleanup, startNode, temporaryFolder, within } from './support/lifetime.ts'
 import { stdioServer } from './support/mcp-servers.ts'
 import { startModelServer } from './support/model-server.ts'
 import { add, everything } from './support/plan-agent.js'
+import { begin, say, send } from './support/wire.ts'
 
 type Resource = readonly [name: string, resource: object, type?: ResourceType]
 
@@ -71,4 +76,30 @@ test('a plan that was JSON has them all, and a program connects to its servers',
   const runner = new AgentRunner({ plan, store: createMemoryAgentStore(), openServers })
   cleanup(() => runner.close())
   expect(await runner.run('a', 'Ann')).toEqual({ outputs: [found] })
+})
+
+test('a node that has them all open, and a model that is silent, ends by itself once it is stopped', async () => {
+  const model = await startModelServer(({ body }) => {
+    const asked = body.messages.at(-1)?.content ?? ''
+    return asked.includes('Nobody') ? { silent: true } : `You said ${asked}`
+  })
+  const bob = await startNode({ agent: { id: 'bob' }, onMessage: () => 'Bob is well.' })
+  const server = await stdioServer()
+  const given = JSON.stringify({ modelUrl: model.url, peerUrl: bob.url, server: server.options })
+  const program = fileURLToPath(new URL('./support/resourceful.js', import.meta.url))
+  const child = fork(program, [given], { cwd: await temporaryFolder(), stdio: ['ignore', 'pipe', 'inherit', 'ipc'] })
+  const exited = once(child, 'exit')
+  const said = text(child.stdout!)
+  cleanup(() => child.kill('SIGKILL'))
+  const [url] = (await within(once(child, 'message'), 'the node')) as [string]
+  const { artifacts } = await send(url, say('Ann'))
+  expect(artifacts?.[0]?.parts[0]?.data).toEqual(found)
+  await begin(url, say('Nobody'))
+  await within(model.request(1), 'the request to the model')
+  child.send('stop')
+  expect(await within(exited, 'the program to end')).toEqual([0, null])
+  const { handles, msToEnd } = JSON.parse(await said) as { handles: string[]; msToEnd: number }
+  expect(handles).toEqual([])
+  // A connection that is kept for the next request would hold it for seconds.
+  expect(msToEnd).toBeLessThan(1_000)
 })
