@@ -1,11 +1,11 @@
 /** An agent's task when its process dies, or is told to stop: what was done is not done again, and the conversation goes on. */
-import { Agent, InputEvent, type Task } from 'convoke'
+import { Agent, defineTool, InputEvent, type NodeOptions, type Task } from 'convoke'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { openStore } from '../dist/store/open.js'
-import { deferred, startNode, temporaryFolder, until } from './support/lifetime.ts'
+import { deferred, startNode, temporaryFolder, until, within } from './support/lifetime.ts'
 import { startModelServer, type ModelRequest, type ModelScript, type ModelServer } from './support/model-server.ts'
 import { freePort, serveConfig, type NodeProcess } from './support/process.ts'
 import {
@@ -20,6 +20,7 @@ import {
   subscribe,
   toolErrorOf,
   wordsOf,
+  type StreamEvent,
 } from './support/wire.ts'
 
 const tools = fileURLToPath(new URL('./support/agent-tools.js', import.meta.url))
@@ -139,6 +140,54 @@ test('a tool that may not run twice, and had begun, is told as lost to the model
   expect(task.status.state).toBe('TASK_STATE_COMPLETED')
   expect(textOf(task)).toContain('worker_lost')
   expect(second.count('pay runs')).toBe(0)
+})
+
+test("what a peer's tool came to is still known when the peer is gone", async () => {
+  const bob = await startNode({
+    agent: { id: 'bob' },
+    tools: [defineTool({ name: 'noted', description: 'Once.', input: { type: 'object' }, run: () => 'by bob' })],
+  })
+  const begun = deferred()
+  const go = deferred()
+  const look = defineTool({
+    name: 'look',
+    description: 'Waits for the test.',
+    input: { type: 'object' },
+    traits: { readOnly: true },
+    async run(_params, { signal }) {
+      begun.resolve()
+      await Promise.race([go.promise, new Promise((resolve) => signal.addEventListener('abort', resolve))])
+      signal.throwIfAborted()
+      return 'by alice'
+    },
+  })
+  const model = await startModelServer(({ body }) => {
+    const results = body.messages.flatMap(({ role, content }) => (role === 'tool' ? [content ?? ''] : []))
+    if (results.length > 3) return results.join(', ')
+    // More rounds of that tool alone than a model may have with tools that there are not.
+    const wanted = results.length < 3 ? /noted/ : /noted|look/
+    const names = (body.tools ?? []).map((tool) => tool.function.name).filter((name) => wanted.test(name))
+    return names.map((name) => ({ call: { name, arguments: { n: results.length } } }))
+  })
+  const options: Partial<NodeOptions> = {
+    agent: { id: 'alice', react: { model: 'local' } },
+    models: { local: { baseUrl: model.url, model: 'scripted' } },
+    peers: { bob: { url: bob.url } },
+    store: { url: `sqlite:${join(await temporaryFolder(), 'node.db')}` },
+    tools: [look],
+  }
+  const first = await startNode(options)
+  const reader = await sendStream(first.url, say('Hi.'))
+  const isNoted = ({ data }: StreamEvent): boolean =>
+    (data.statusUpdate?.metadata?.['_tool_progress'] as { progress?: number } | undefined)?.progress === 4
+  const events = await reader.upTo(isNoted)
+  await within(begun.promise, 'the other tool')
+  await first.stop()
+  await bob.stop()
+  const second = await startNode(options)
+  go.resolve()
+  const task = await answered(second.url, events[0]!.data.task!.id)
+  expect(textOf(task)?.split(', ').toSorted()).toEqual(['by alice', ...Array.from({ length: 4 }, () => 'by bob')])
 })
 
 test.each(['SIGKILL', 'SIGTERM'] as const)('a run that waits for an answer has ended after %s', async (signal) => {

@@ -150,6 +150,8 @@ export interface ToolRequestPayload {
   tools?: string[]
   /** Of the chat request that the calls belong to, if they do: the calls' names are then those that the model was given. */
   requestId?: string
+  /** The handles that those names stood for when the model was asked: they count for tools that are not there now. */
+  handles?: Record<string, string>
   /** The chat model setup whose round this is. */
   model?: string
   /** When the calls are stopped, in milliseconds since 1970. Default: without a limit. */

@@ -83,6 +83,22 @@ async function wiringOf({ request }: Exchange, context: RunnerContext): Promise<
   return { setup, connection, prompt }
 }
 
+/** A model's answer, as the run remembers it. */
+interface KeptAnswer extends ChatAnswer {
+  /** By the names of its calls. A peer that is away when the run is resumed takes its tools along, and what they are called. */
+  readonly handles?: Record<string, string>
+}
+
+function toKept(answer: ChatAnswer, tools: ModelTools): KeptAnswer {
+  const { toolCalls } = answer.message
+  if (toolCalls === undefined) return answer
+  const handles = toolCalls.flatMap(({ name }): [string, string][] => {
+    const handle = handleOf(tools, name)
+    return handle === undefined ? [] : [[name, handle]]
+  })
+  return { ...answer, handles: Object.fromEntries(handles) }
+}
+
 /** One chat request between the model and the tools, from one event to the next. */
 class Conversation {
   readonly #exchange: Exchange
@@ -112,7 +128,7 @@ class Conversation {
       const answer = await this.#ask(tools)
       this.#exchange.add(answer.message)
       const { toolCalls } = answer.message
-      if (toolCalls !== undefined) return this.#call(toolCalls, tools)
+      if (toolCalls !== undefined) return this.#call(toolCalls, tools, answer.handles)
       if (this.#respond(answer, tools)) return
     }
   }
@@ -122,7 +138,7 @@ class Conversation {
     return modelTools(this.#context.tools, tools, this.#context.log)
   }
 
-  async #ask(tools: ModelTools): Promise<ChatAnswer> {
+  async #ask(tools: ModelTools): Promise<KeptAnswer> {
     const { setup, connection } = this.#wiring
     const { id, request, state } = this.#exchange
     const streamTo = request.stream === true && request.outputSchema === undefined ? id : undefined
@@ -143,7 +159,7 @@ class Conversation {
       isNew = true
       const limited = untilDeadline(signal, deadline, this.#limits.timeoutMs)
       try {
-        return (await askModel(connection, asked, {
+        const given = await askModel(connection, asked, {
           signal: limited.signal,
           retries: this.#strategy.retries ?? setup.retries ?? 2,
           backoffMs: this.#strategy.backoffMs,
@@ -153,13 +169,14 @@ class Conversation {
           streamTo,
           tell: (event) => this.#context.tell(event),
           log: this.#context.log,
-        })) as unknown as Json
+        })
+        return toKept(given, tools) as unknown as Json
       } finally {
         limited.end()
       }
     }
     const kept = await this.#context.durableExecute(`round-${state.rounds + 1}`, ask, { repeatable: true })
-    const answer = kept as unknown as ChatAnswer
+    const answer = kept as unknown as KeptAnswer
     // Known from before the process died: whoever looks on now has not heard it yet.
     if (!isNew && streamTo !== undefined && answer.message.toolCalls === undefined)
       await this.#context.tell({ type: 'text', requestId: streamTo, text: answer.message.content })
@@ -210,10 +227,10 @@ class Conversation {
   }
 
   /** Sends the round of calls out, if it may. */
-  #call(calls: readonly ModelToolCall[], tools: ModelTools): void {
+  #call(calls: readonly ModelToolCall[], tools: ModelTools, handles: KeptAnswer['handles'] = {}): void {
     const { id, request, state } = this.#exchange
     state.toolCalls += calls.length
-    const known = calls.some(({ name }) => handleOf(tools, name) !== undefined)
+    const known = calls.some(({ name }) => handleOf(tools, name) !== undefined || Object.hasOwn(handles, name))
     state.unknownRounds = known ? 0 : state.unknownRounds + 1
     if (state.unknownRounds >= maxFruitless) throw unknownTools(calls, tools)
     if (state.toolCalls > this.#limits.maxToolCalls) throw toolCallLimit(this.#limits, state.toolCalls)
@@ -222,6 +239,7 @@ class Conversation {
         calls: [...calls],
         tools: [...(this.#wiring.setup.tools ?? [])],
         requestId: id,
+        handles,
         model: request.model,
         ...(state.deadline === null ? {} : { deadline: state.deadline }),
       },

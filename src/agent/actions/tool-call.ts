@@ -2,17 +2,19 @@
 import { createHash } from 'node:crypto'
 import { abortReason } from '../../base/abort.ts'
 import { ConvokeError, type ErrorCode, type Issue, type RetryPolicy } from '../../base/errors.ts'
+import { fitsGlob } from '../../base/glob.ts'
 import { canonicalJson, isObject, type Json } from '../../base/json.ts'
 import { Content, isContent } from '../../protocol/content.ts'
 import { executeBatch, type BatchSpace, type CallAnswer } from '../../tools/batch.ts'
 import { failure, notBegun, thrownOutcome, toOutcome, type Failure, type Outcome } from '../../tools/call-outcome.ts'
 import type { ToolCallOptions, ToolResult } from '../../tools/manager.ts'
 import type { Tool } from '../../tools/tool.ts'
+import { excerpt } from '../../tools/value.ts'
 import type { ModelToolCall } from '../chat-model.ts'
-import type { Action, RunnerContext } from '../context.ts'
+import type { Action, AgentToolSpace, RunnerContext } from '../context.ts'
 import { type ToolRequestEvent, ToolResponseEvent, type ToolAnswer } from '../events.ts'
 import { untilDeadline } from '../model-limits.ts'
-import { modelTools } from '../model-tools.ts'
+import { modelTools, type ModelTools } from '../model-tools.ts'
 
 /**
  * Carries out the calls of a {@link ToolRequestEvent} at the same time, as {@link executeBatch} does, and answers all of them, in their order and
@@ -26,19 +28,20 @@ import { modelTools } from '../model-tools.ts'
  */
 export const toolCallAction: Action = async (event, context) => {
   const { payload, id } = event as ToolRequestEvent
-  const { tools: patterns, requestId, deadline } = payload
+  const { tools: patterns, requestId, deadline, handles = {} } = payload
   const calls = distinct(payload.calls)
   const isOfModel = requestId !== undefined
-  const offered =
-    patterns !== undefined || isOfModel ? modelTools(context.tools, patterns ?? ['*'], context.log) : undefined
+  const globs = patterns ?? ['*']
+  const offered = patterns !== undefined || isOfModel ? modelTools(context.tools, globs, context.log) : undefined
+  const away = absent(Object.values(handles), globs, context.tools)
   const limited = untilDeadline(context.signal, deadline)
   const space = new StepSpace(context, limited.signal)
   const about = { requestId: requestId ?? id }
   try {
     const { answers } = await executeBatch(space, calls, {
       log: context.log,
-      ...(offered === undefined ? {} : { tools: offered.tools }),
-      ...(offered === undefined || !isOfModel ? {} : { names: offered.names }),
+      ...(offered === undefined ? {} : { tools: [...offered.tools, ...away] }),
+      ...(offered === undefined || !isOfModel ? {} : { names: withHandles(offered, handles) }),
       ...(deadline === undefined ? {} : { callOptions: { timeoutMs: Math.max(1, deadline - Date.now()) } }),
       onCall: (call) => context.tell({ type: 'tool-call', ...about, callId: call.id, tool: call.tool }),
       onAnswer: (answer) => context.tell({ type: 'tool-result', ...about, callId: answer.id, answer }),
@@ -48,6 +51,33 @@ export const toolCallAction: Action = async (event, context) => {
     context.sendEvent(toResponse(id, answers, payload.calls))
   } finally {
     limited.end()
+  }
+}
+
+/**
+ * Stand for tools that a model was offered and that nobody knows now, as their peer is away: a call that an earlier attempt has made
+ * is answered with what came of it, and of any other the space says why it cannot be made.
+ */
+function absent(handles: readonly string[], globs: readonly string[], space: AgentToolSpace): Tool[] {
+  return handles
+    .filter((handle) => space.get(handle) === undefined && globs.some((glob) => fitsGlob(handle, glob)))
+    .map((name) => ({
+      name,
+      description: '',
+      input: { type: 'object' },
+      traits: {},
+      kind: 'custom',
+      run: () => {
+        throw new ConvokeError('not_found', `There is no tool ${excerpt(name)} here.`)
+      },
+    }))
+}
+
+/** Names that are unknown by now are what they were. */
+function withHandles({ names }: ModelTools, handles: Readonly<Record<string, string>>): ModelTools['names'] {
+  return {
+    nameOf: (handle) => names.nameOf(handle),
+    handleOf: (name) => names.handleOf(name) ?? (Object.hasOwn(handles, name) ? handles[name] : undefined),
   }
 }
 
