@@ -74,12 +74,16 @@ export function toolsOfRun(
   { caller, ask }: Pick<RunOptions, 'caller' | 'ask'>,
   signalOf: () => AbortSignal,
 ): AgentToolSpace {
-  const withRun = (options: ToolCallOptions = {}): ToolCallOptions => ({
-    ...(caller === undefined ? {} : { caller }),
-    ...(ask === undefined ? {} : { ask }),
-    ...options,
-    signal: options.signal === undefined ? signalOf() : AbortSignal.any([signalOf(), options.signal]),
-  })
+  const withRun = (options: ToolCallOptions = {}): ToolCallOptions => {
+    const [own, { signal = own }] = [signalOf(), options]
+    return {
+      ...(caller === undefined ? {} : { caller }),
+      ...(ask === undefined ? {} : { ask }),
+      ...options,
+      // One out of two costs as much as the rest of a small call.
+      signal: signal === own ? own : AbortSignal.any([own, signal]),
+    }
+  }
   return {
     chain: () => space.chain?.(),
     list: () => space.list(),

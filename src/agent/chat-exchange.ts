@@ -1,12 +1,13 @@
-/** What is known of one chat request while it goes on: kept in the run's memory, so that any action of the run finds it again. */
-import { createHash } from 'node:crypto'
+/** What is known of one chat request while it goes on: kept for the length of the run, so that each of its events finds it again. */
+import { hash } from 'node:crypto'
 import { ConvokeError } from '../base/errors.ts'
-import { canonicalJson, isObject, type Json, type JsonObject } from '../base/json.ts'
+import { canonicalJson, isObject } from '../base/json.ts'
 import { readArguments } from '../tools/model-call.ts'
 import { excerpt } from '../tools/value.ts'
 import { chatRoles, type ChatMessage, type ChatUsage, type ModelToolCall } from './chat-model.ts'
+import type { RunnerContext } from './context.ts'
 import type { ChatRequestEvent, ChatRequestPayload, ToolResponseEvent } from './events.ts'
-import type { Memory } from './memory.ts'
+import { ofRun } from './of-run.ts'
 
 /** What counts for limits. */
 interface Took {
@@ -23,7 +24,7 @@ interface Took {
 }
 
 /** What changes from round to round. */
-export interface ExchangeState extends Took {
+interface ExchangeState extends Took {
   /** Rounds in a row in which only tools were called that do not exist. */
   unknownRounds: number
   /** Rounds in a row that were the same, and a hash of what they were. */
@@ -35,40 +36,48 @@ export interface ExchangeState extends Took {
   isHeld: boolean
   /** The names of the tools that the last round called. */
   used: string[]
-  /** How many pieces of messages were added to those of the request. */
-  pieces: number
 }
 
-/** All chat requests, and the rounds of tool calls that they wait for, below one name each. */
-const chats = '_chats'
-const rounds = '_rounds'
+/** The chat requests of one run. */
+class Exchanges {
+  /** By the id of the tool request: who waits for its answers, and for which calls; undefined once they are there. */
+  readonly rounds = new Map<
+    string,
+    { readonly exchange: Exchange; readonly calls: readonly ModelToolCall[] } | undefined
+  >()
+  /** What those took that may be tried again, by their ids. */
+  readonly took = new Map<string, Took>()
+  /** How much all of them have kept, in characters. */
+  size = 0
+}
+
+const exchangesOf = ofRun(() => new Exchanges())
+
+/** How much the models of a run and their tools may say, in characters. */
+const maxKept = 16 * 1_048_576
 
 export class Exchange {
   readonly id: string
   readonly request: ChatRequestPayload
   readonly state: ExchangeState
-  readonly #memory: Memory
-  readonly #path: string
-  /** Messages that are not in memory yet. */
-  #added: ChatMessage[] = []
+  readonly #all: Exchanges
+  /** What came to the messages of the request. */
+  readonly #added: ChatMessage[] = []
+  #size = 0
 
-  private constructor(id: string, request: ChatRequestPayload, state: ExchangeState, memory: Memory) {
+  private constructor(id: string, request: ChatRequestPayload, state: ExchangeState, all: Exchanges) {
     this.id = id
     this.request = request
     this.state = state
-    this.#memory = memory
-    this.#path = pathOf(chats, id)
+    this.#all = all
   }
 
   /** A new one. Throws `invalid_event` for one that makes no sense. */
-  static begin({ id, payload }: ChatRequestEvent, memory: Memory): Exchange {
+  static begin({ id, payload }: ChatRequestEvent, context: Pick<RunnerContext, 'sensoryMemory'>): Exchange {
     const request = payload as unknown as ChatRequestPayload
     checkRequest(request)
-    const { continues } = request
-    const took =
-      continues === undefined
-        ? undefined
-        : (memory.get(`${pathOf(chats, continues)}.took`) as unknown as Took | undefined)
+    const all = exchangesOf(context)
+    const took = request.continues === undefined ? undefined : all.took.get(request.continues)
     const state: ExchangeState = {
       deadline: took?.deadline ?? null,
       rounds: took?.rounds ?? 0,
@@ -81,86 +90,60 @@ export class Exchange {
       invalid: 0,
       isHeld: false,
       used: [],
-      pieces: 0,
     }
-    return new Exchange(id, request, state, memory)
+    return new Exchange(id, request, state, all)
   }
 
   /**
    * The one whose round of tool calls was answered; undefined for a round of somebody else's. The answers are added to its messages.
    * Throws `duplicate_call_id` for a round that was answered before.
    */
-  static goOn({ payload: answer }: ToolResponseEvent, memory: Memory): Exchange | undefined {
-    const path = pathOf(rounds, answer.requestId)
-    const round = memory.get(path) as { chat: string; calls: ModelToolCall[]; isAnswered: boolean } | undefined
-    if (round === undefined) return undefined
-    if (round.isAnswered)
+  static goOn(
+    { payload: answer }: ToolResponseEvent,
+    context: Pick<RunnerContext, 'sensoryMemory'>,
+  ): Exchange | undefined {
+    const { rounds } = exchangesOf(context)
+    if (!rounds.has(answer.requestId)) return undefined
+    const round = rounds.get(answer.requestId)
+    if (round === undefined)
       throw new ConvokeError(
         'duplicate_call_id',
         `The round of tool calls ${excerpt(answer.requestId)} was answered twice, so the model would get two results for one call id. Let one action alone answer the tool requests of a chat model.`,
       )
-    memory.set(path, { ...(round as unknown as JsonObject), calls: [], isAnswered: true })
-    const at = pathOf(chats, round.chat)
-    const request = memory.get(`${at}.request`) as unknown as ChatRequestPayload | undefined
-    const state = memory.get(`${at}.state`) as unknown as ExchangeState | undefined
-    // Ended meanwhile, by a request of the same id.
-    if (request === undefined || state === undefined) return undefined
-    const exchange = new Exchange(round.chat, request, state, memory)
-    exchange.#answered(round.calls, answer)
-    return exchange
+    rounds.set(answer.requestId, undefined)
+    round.exchange.#answered(round.calls, answer)
+    return round.exchange
   }
 
   /** Those of the request, then those of the rounds. */
   get messages(): ChatMessage[] {
-    const { pieces } = this.state
-    const added = Array.from({ length: pieces }, (_, i) => this.#memory.get(`${this.#path}.added.${i}`))
-    return [...this.request.messages, ...(added.flat() as unknown as ChatMessage[]), ...this.#added]
+    return [...this.request.messages, ...this.#added]
   }
 
+  /** Throws `too_large` where a run may not keep as much. */
   add(...messages: readonly ChatMessage[]): void {
+    const size = messages.reduce((sum, message) => sum + sizeOf(message), 0)
+    if (this.#all.size + size > maxKept)
+      throw new ConvokeError(
+        'too_large',
+        'The model and its tools have said more than a run may keep. Ask for less at once, or let the model write shorter answers and calls.',
+      )
+    this.#size += size
+    this.#all.size += size
     this.#added.push(...messages)
   }
 
-  /**
-   * From here on the exchange waits for the answers to `calls`: whoever goes on with it finds it in memory. Throws `too_large` where a run
-   * may not keep as much.
-   */
+  /** From here on the exchange waits for the answers to `calls`. */
   wait(toolRequestId: string, calls: readonly ModelToolCall[]): void {
-    try {
-      this.#keep(toolRequestId, calls)
-    } catch (cause) {
-      if (!(cause instanceof ConvokeError) || cause.code !== 'too_large') throw cause
-      // Where in memory it stands is of no use to callers.
-      const text =
-        'The model and its tools have said more than a run may keep. Ask for less at once, or let the model write shorter answers and calls.'
-      throw new ConvokeError('too_large', text, { cause })
-    }
-  }
-
-  #keep(toolRequestId: string, calls: readonly ModelToolCall[]): void {
-    // Each piece under a name of its own: a list of all of them would be written anew each time.
-    this.#memory.set(`${this.#path}.added.${this.state.pieces++}`, this.#added as unknown as Json)
-    this.#added = []
-    this.#memory.set(pathOf(rounds, toolRequestId), {
-      chat: this.id,
-      calls: calls as unknown as Json,
-      isAnswered: false,
-    })
-    if (!this.#memory.has(`${this.#path}.request`))
-      this.#memory.set(`${this.#path}.request`, this.request as unknown as JsonObject)
-    this.#memory.set(`${this.#path}.state`, this.state as unknown as JsonObject)
+    this.#all.rounds.set(toolRequestId, { exchange: this, calls })
   }
 
   /** Nothing is kept of it, but of one that may be tried again what it took. */
   end(): void {
-    if (this.request.errorStrategy !== 'retry') {
-      if (this.state.pieces > 0) this.#memory.delete(this.#path)
-      return
-    }
-    const { deadline, rounds: asked, toolCalls, tokens, usage } = this.state
-    this.#memory.set(this.#path, {
-      took: { deadline, rounds: asked, toolCalls, tokens, usage: usage as unknown as Json },
-    })
+    this.#all.size -= this.#size
+    if (this.request.errorStrategy !== 'retry') return
+    const { deadline, rounds, toolCalls, tokens, usage } = this.state
+    this.#all.took.set(this.id, { deadline, rounds, toolCalls, tokens, usage })
   }
 
   /** Each call gets its message, as providers refuse a call without one. */
@@ -179,9 +162,15 @@ export class Exchange {
 
 const unanswered = JSON.stringify({ error: 'This call was not answered.', error_type: 'internal', retryable: false })
 
-/** A place in memory for an id, whatever characters it has. */
-export function pathOf(place: string, id: string): string {
-  return `${place}.id-${Buffer.from(id).toString('base64url')}`
+function sizeOf({ content, toolCalls = [], extra }: ChatMessage): number {
+  const ofCalls = toolCalls.map(
+    ({ name, arguments: args, extra: more }) => name.length + lengthOf(args) + lengthOf(more),
+  )
+  return content.length + lengthOf(extra) + ofCalls.reduce((sum, size) => sum + size, 0)
+}
+
+function lengthOf(value: unknown): number {
+  return typeof value === 'string' ? value.length : value === undefined ? 0 : JSON.stringify(value).length
 }
 
 /** The same for rounds of the same calls with the same answers; ids do not count, nor how the arguments are written. */
@@ -190,7 +179,7 @@ function hashOf(calls: readonly ModelToolCall[], answers: readonly ChatMessage[]
     const { params, problem } = readArguments(args)
     return [name, problem === undefined ? params : args, answers[i]?.content]
   })
-  return createHash('sha256').update(canonicalJson(said)).digest('base64')
+  return hash('sha256', canonicalJson(said), 'base64')
 }
 
 const requestKeys = [

@@ -3,7 +3,6 @@ import { ConvokeError, type Issue } from '../base/errors.ts'
 import { isObject, type Json, type JsonObject } from '../base/json.ts'
 import { closest, excerpt } from '../tools/value.ts'
 import { Agent } from './agent.ts'
-import { pathOf } from './chat-exchange.ts'
 import type { ChatMessage, ChatModelSetupOptions, ModelLimits } from './chat-model.ts'
 import type { Action, RunnerContext } from './context.ts'
 import { readConversation, recall, remember, type ConversationOptions } from './conversation-memory.ts'
@@ -21,6 +20,7 @@ import {
 import { findPrompt } from './find-prompt.ts'
 import { exportedFrom } from './function-reference.ts'
 import { checkLimits } from './model-limits.ts'
+import { ofRun } from './of-run.ts'
 import { readOutputSchema, type OutputSchema, type ReadSchema } from './output-schema.ts'
 import type { ResourceDescriptor } from './resource-descriptor.ts'
 import type { Resources } from './resources.ts'
@@ -64,9 +64,6 @@ interface Settings extends RequestSettings {
 /** The names of the resources and actions of this agent. */
 const chatModelName = 'react_chat_model'
 const promptName = 'react_prompt'
-
-/** Chat requests under way, in the run's memory: where their turn begins, and how often its answer went back. */
-const place = '_react'
 
 /**
  * Asks one chat model: the loop through its tools is that of the chat model action. Throws `config` and `invalid_plan` for options that make
@@ -210,6 +207,9 @@ interface Asked {
   readonly invalid: number
 }
 
+/** By the ids of a run's chat requests. */
+const askedIn = ofRun(() => new Map<string, Asked>())
+
 /** `further` is what the request says that the settings do not. */
 function request(
   messages: ChatMessage[],
@@ -219,13 +219,13 @@ function request(
 ): void {
   const { prompt: _prompt, conversation: _conversation, ...settings } = context.actionConfig as unknown as Settings
   const id = context.stableId('request')
-  context.sensoryMemory.set(pathOf(place, id), { ...asked })
+  askedIn(context).set(id, asked)
   context.sendEvent(new ChatRequestEvent({ ...settings, messages, ...further }, id))
 }
 
 async function stop(event: ChatResponseEvent, context: RunnerContext, refine: ReadSchema['refine']): Promise<void> {
   const response = event.payload as unknown as ChatResponsePayload
-  const asked = context.sensoryMemory.get(pathOf(place, response.requestId)) as unknown as Asked | undefined
+  const asked = askedIn(context).get(response.requestId)
   // Another action's request.
   if (asked === undefined) return
   const { conversation, outputSchema } = context.actionConfig as unknown as Settings

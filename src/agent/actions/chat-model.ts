@@ -44,8 +44,8 @@ const maxFruitless = 3
 export const chatModelAction: Action = async (event, context) => {
   const exchange =
     event.type === ToolResponseEvent.type
-      ? Exchange.goOn(event as ToolResponseEvent, context.sensoryMemory)
-      : Exchange.begin(event as ChatRequestEvent, context.sensoryMemory)
+      ? Exchange.goOn(event as ToolResponseEvent, context)
+      : Exchange.begin(event as ChatRequestEvent, context)
   if (exchange === undefined) return
   const strategy = readStrategy(exchange.request)
   const wiring = await wiringOf(exchange, context)

@@ -1,5 +1,5 @@
 /** The built-in action that carries out a round of tool calls. */
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { abortReason } from '../../base/abort.ts'
 import { ConvokeError, type ErrorCode, type Issue, type RetryPolicy } from '../../base/errors.ts'
 import { fitsGlob } from '../../base/glob.ts'
@@ -193,7 +193,7 @@ class StepSpace implements BatchSpace {
 
 /** The same when the run is resumed, and another for each call of a round: equal ones are made once. */
 function stepOf(handle: string, params: unknown): string {
-  return `${handle}-${createHash('sha256').update(canonicalJson(params)).digest('hex').slice(0, 16)}`
+  return `${handle}-${hash('sha256', canonicalJson(params)).slice(0, 16)}`
 }
 
 const lost: Failure = failure(
