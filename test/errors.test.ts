@@ -642,7 +642,7 @@ describe('HTTP+JSON', () => {
     ['GET /tasks/nobody:subscribe', 404, 'NOT_FOUND'],
     ['GET /tasks/nobody/pushNotificationConfigs', 404, 'NOT_FOUND'],
     ['GET /tasks/__proto__', 404, 'NOT_FOUND'],
-    ['GET /tasks/%00', 404, 'NOT_FOUND'],
+    ['GET /tasks/%00', 400, 'INVALID_ARGUMENT'],
     ['GET /tasks/%zz', 400, 'INVALID_ARGUMENT'],
     ['GET /tasks?pageSize=-1', 400, 'INVALID_ARGUMENT'],
     ['GET /tasks?pageSize=many', 400, 'INVALID_ARGUMENT'],

@@ -181,7 +181,10 @@ describe('the tools of a run', () => {
   test('are defined and described for the model', () => {
     const box = new Toolbox([tool('a'), tool('b', { enabled: false })])
     expect(box.getToolDefinitions()).toEqual([
-      { type: 'function', function: { name: 'a', description: 'Does a.', parameters: { type: 'object' } } },
+      {
+        type: 'function',
+        function: { name: 'a', description: 'Does a.', parameters: { type: 'object', properties: {} } },
+      },
     ])
     expect(box.getToolPrompts().system).toBe('# Tools\n\n## a\nDoes a.\nNo params.')
     expect(box.getToolDefinitions((tools) => names(tools).join())).toBe('a')
