@@ -24,5 +24,8 @@ export const toolTag = 'tool'
 export const streamArtifact = 'stream'
 export const resultArtifact = 'result'
 
+/** How the closing words of a task begin whose answer the agent was told to ignore; why comes behind. */
+export const ignoredWords = 'output ignored: '
+
 /** `^[A-Za-z0-9_-]{1,64}$`: what a tool may be called. */
 export const toolNamePattern = /^[A-Za-z0-9_-]{1,64}$/

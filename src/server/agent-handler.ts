@@ -8,7 +8,7 @@ import { Channel } from '../base/channel.ts'
 import type { Json, JsonObject } from '../base/json.ts'
 import type { Artifact, Message, Part } from '../protocol/a2a.ts'
 import type { Delegation } from '../protocol/delegation.ts'
-import { keys } from '../protocol/extension.ts'
+import { ignoredWords, keys } from '../protocol/extension.ts'
 import { toProgressMetadata } from '../protocol/tool-call.ts'
 import type { Outcome, Start, Work, WorkContext, WorkEvent } from '../tasks/work.ts'
 import { TaskChain } from '../tools/delegation.ts'
@@ -225,7 +225,7 @@ class Answer {
 
   outcome({ taskId, contextId }: WorkContext): Outcome {
     if (this.#ignored === undefined) return { state: 'TASK_STATE_COMPLETED' }
-    const parts = [{ text: `output ignored: ${this.#ignored}` }]
+    const parts = [{ text: `${ignoredWords}${this.#ignored}` }]
     return {
       state: 'TASK_STATE_COMPLETED',
       message: { messageId: randomUUID(), contextId, taskId, role: 'ROLE_AGENT', parts },

@@ -8,7 +8,7 @@ import { Seen } from '../../peers/follow.ts'
 import type { PeerEvent, PeerInfo } from '../../peers/peer.ts'
 import { isInterrupted, isTerminal } from '../../protocol/a2a.ts'
 import type { Artifact, Message, StreamResponse, TaskStatus } from '../../protocol/a2a.ts'
-import { keys } from '../../protocol/extension.ts'
+import { ignoredWords, keys } from '../../protocol/extension.ts'
 import { fromErrorMessage, fromLogMetadata, fromProgressMetadata, toAnswerMessage } from '../../protocol/tool-call.ts'
 import { readAnswer } from '../remote/question.ts'
 import type { ChatEvent } from './events.ts'
@@ -20,9 +20,6 @@ const cancelTimeoutMs = 5_000
 const settleMs = 1_000
 /** Of an answer, to know it again in the agent's closing words. */
 const maxSaid = 64 * 1024
-
-/** How the words begin with which a node ends a task whose answer its agent was told to ignore. */
-const ignoredWords = 'output ignored: '
 
 /** How one message is stopped. */
 export interface Stops {
