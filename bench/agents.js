@@ -34,18 +34,21 @@ async function perEvent(servers, { quick, build }) {
     bare: await running('bare'),
     agent: await running('agent'),
     react: await running('react'),
+    round: await running('round'),
+    calls: await running('calls'),
   })
-  const added = (name, ours) =>
+  const added = (name, ours, bare) =>
     figure(name, {
-      value: min(ours) - min(cpu.bare),
-      middle: median(ours) - median(cpu.bare),
+      value: min(ours) - min(bare),
+      middle: median(ours) - median(bare),
       unit: 'µs',
       target: ['<=', 20],
-      detail: `${spread(ours)} - ${spread(cpu.bare)} µs`,
+      detail: `${spread(ours)} - ${spread(bare)} µs`,
     })
   return [
-    added('10a CPU added to an event of an agent with three actions', cpu.agent),
-    added('10a CPU added to an event of a ReAct agent whose model answers at once', cpu.react),
+    added('10a CPU added to an event of an agent with three actions', cpu.agent, cpu.bare),
+    added('10a CPU added to an event of a ReAct agent whose model answers at once', cpu.react, cpu.bare),
+    added('10a CPU added to an event of a ReAct agent whose model calls a tool first', cpu.round, cpu.calls),
   ]
 }
 

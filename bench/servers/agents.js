@@ -1,6 +1,7 @@
 /**
  * An agent of three actions over many keys, or the same work in bare functions. `options`: `{build, how}`, `how` being
- * `bare`, `agent`, or `react`: one with a model that answers at once, in this process. It listens nowhere.
+ * `bare`, `agent`, `react`: one with a model that answers at once, in this process, `round`: one whose model calls a tool
+ * before, or `calls`: these calls alone. It listens nowhere.
  */
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -8,9 +9,10 @@ import { options, ready } from '../lib/child.js'
 
 const load = (file) => import(pathToFileURL(join(options.build, file)).href)
 const { Agent, AgentEvent, getExecutionEnvironment, InputEvent, OutputEvent, ReActAgent } = await load('index.js')
+const { defineTool, executeBatch, LocalToolRegistry, ToolManager } = await load('index.js')
 
-/** Of each input: itself, two on the way, and the output. */
-const eventsPerInput = 4
+/** Of each input: itself, two on the way, and the output; with a round of tools a request and a response more. */
+const eventsPerInput = options.how === 'round' || options.how === 'calls' ? 6 : 4
 
 const score = ({ n, text }) => ({ n, score: (text.length % 5) + 1 })
 const add = (memory, { n, score: points }) => ({ n, total: (memory.total ?? 0) + points, last: n })
@@ -42,6 +44,39 @@ const react = new ReActAgent({ chatModel: { connection: 'words', prompt: 'You re
   'words',
   new Words(),
 )
+
+/** Calls a tool with the question, and says what it answered. */
+class Calling {
+  static resourceType = 'chatModelConnection'
+
+  async *chat({ messages }) {
+    const { role, content } = messages.at(-1)
+    if (role === 'tool') {
+      yield { type: 'text', text: content }
+      return { message: { role: 'assistant', content }, finishReason: 'stop' }
+    }
+    const message = {
+      role: 'assistant',
+      content: '',
+      toolCalls: [{ id: 'call_1', name: 'repeat', arguments: content }],
+    }
+    return { message, finishReason: 'tool_calls' }
+  }
+}
+
+const repeat = defineTool({
+  name: 'repeat',
+  description: 'Repeats.',
+  input: { type: 'object', properties: { n: { type: 'integer' }, text: { type: 'string' } }, required: ['n', 'text'] },
+  traits: { readOnly: true },
+  run: (params) => params,
+})
+
+const round = new ReActAgent({
+  chatModel: { connection: 'calling', prompt: 'You repeat.', tools: ['repeat'] },
+})
+  .addResource('calling', new Calling())
+  .addResource(repeat)
 
 function* inputs(count, keys) {
   for (let n = 0; n < count; n++) yield { key: `product-${n % keys}`, value: { n, text: `Review ${n} of it.` } }
@@ -84,17 +119,34 @@ const ways = {
     for await (const { key, value } of stream) check.see(key, value)
     return check
   },
-  async react({ count, keys }) {
+  react: (work) => ask(react, work),
+  round: (work) => ask(round, work),
+  /** The calls of `round` by themselves, as a model's calls are carried out. */
+  async calls({ count, keys }) {
     const check = new Check(keys)
-    const questions = (function* () {
-      for (const { key, value } of inputs(count, keys)) yield { key, value: JSON.stringify(value) }
-    })()
-    for await (const { key, value } of getExecutionEnvironment().fromStream(questions).apply(react).toStream()) {
-      const { n } = JSON.parse(value)
+    const registry = new LocalToolRegistry()
+    registry.register(repeat)
+    const tools = new ToolManager({ registry })
+    for (const { key, value } of inputs(count, keys)) {
+      const call = { id: 'call_1', name: 'repeat', arguments: JSON.stringify(value) }
+      const { answers } = await executeBatch(tools, [call])
+      const { n } = JSON.parse(answers[0].content)
       check.see(key, { n, last: n })
     }
     return check
   },
+}
+
+async function ask(model, { count, keys }) {
+  const check = new Check(keys)
+  const questions = (function* () {
+    for (const { key, value } of inputs(count, keys)) yield { key, value: JSON.stringify(value) }
+  })()
+  for await (const { key, value } of getExecutionEnvironment().fromStream(questions).apply(model).toStream()) {
+    const { n } = JSON.parse(value)
+    check.see(key, { n, last: n })
+  }
+  return check
 }
 
 /** The stream stands still behind each part, so that memory can be looked at while the environment lives. */
