@@ -2,17 +2,18 @@
 import type { RunnerContext } from './context.ts'
 import type { Memory } from './memory.ts'
 
+/** One entry for all values of a run, as one costs the better part of a microsecond. */
+const valuesOf = new WeakMap<Memory, Map<() => unknown, unknown>>()
+
 /**
  * Gives each run a value of its own, made when somebody first asks for it, and gone with the run: for what is no JSON, or is used too
  * often to be copied each time as {@link RunnerContext.sensoryMemory} does.
  */
 export function ofRun<Value>(make: () => Value): (context: Pick<RunnerContext, 'sensoryMemory'>) => Value {
-  const values = new WeakMap<Memory, { readonly value: Value }>()
   return ({ sensoryMemory }) => {
-    const known = values.get(sensoryMemory)
-    if (known !== undefined) return known.value
-    const value = make()
-    values.set(sensoryMemory, { value })
-    return value
+    let values = valuesOf.get(sensoryMemory)
+    if (values === undefined) valuesOf.set(sensoryMemory, (values = new Map<() => unknown, unknown>()))
+    if (!values.has(make)) values.set(make, make())
+    return values.get(make) as Value
   }
 }
