@@ -680,14 +680,16 @@ export const count = defineTool({
     expect(stderr).toContain('convoke: The agent ended without an answer: output ignored: schema mismatch\n')
   })
 
-  test('where a node has it open, its URL is named', async () => {
+  test('where another process has its store, both is said that this may mean', async () => {
     const cwd = await ownFolder({ server: { port: 4129 }, store: { url: 'sqlite:./data/me.db' } })
     await mkdir(join(cwd, 'data'))
     await startNode({ store: { url: `sqlite:${join(cwd, 'data/me.db')}` } })
     const { code, stderr } = await convoke(['chat', '--message', 'x'], { cwd })
     expect(code).toBe(3)
-    expect(stderr).toContain('runs already')
-    expect(stderr).toContain('hint: Talk to it by its URL: convoke chat http://127.0.0.1:4129\n')
+    expect(stderr).toContain('The store sqlite:./data/me.db of this configuration is open in another process.\n')
+    expect(stderr).toContain(
+      'hint: If that is this node, talk to it by its URL: convoke chat http://127.0.0.1:4129; if it is another one, give this one a store.url of its own.\n',
+    )
   })
 
   test('without an agent and without a configuration, it says what there is to do', async () => {

@@ -236,7 +236,7 @@ describe('convoke serve', () => {
     const { code, stderr } = await start('-c', config, '--port', '0').ended
     expect(code).toBe(1)
     expect(lastLines(stderr)).toEqual([
-      expect.stringMatching(/^convoke: The database .* cannot be opened: .* Is another convoke serve running\?$/),
+      expect.stringMatching(/^convoke: The database .* cannot be opened: .* give this one a store\.url of its own\.$/),
     ])
     first.child.kill('SIGTERM')
     expect((await first.ended).code).toBe(0)

@@ -13,7 +13,7 @@ import { watchUncaught } from '../uncaught.ts'
 /**
  * Starts the node of the configuration, runs `use` with a connection to it, and stops it. What its agent does is what `convoke
  * serve` would do, with its store, so that conversations can be gone on with; whoever chats is the caller `local`. Throws
- * `A2ACLI_ERR_UNREACHABLE` where a running node has the store.
+ * `A2ACLI_ERR_UNREACHABLE` where another process has the store.
  */
 export async function withOwnAgent(session: Session<ClientFlags>, use: (peer: Peer) => Promise<void>): Promise<void> {
   const { file, options } = await readDirectory(session)
@@ -80,10 +80,10 @@ function startFailure(error: unknown, { server = {}, store }: NodeOptions, flag:
   const isLocked = isBusy(error)
   return new ClientFailure(
     'A2ACLI_ERR_UNREACHABLE',
-    isLocked ? `The agent of this configuration runs already: its store ${store?.url ?? ''} is open.` : error.message,
+    isLocked ? `The store ${store?.url ?? ''} of this configuration is open in another process.` : error.message,
     {
       hint: isLocked
-        ? `Talk to it by its URL: convoke chat ${isKnown ? quote(url) : 'URL'}${server.auth === undefined ? '' : ' --bearer TOKEN'}`
+        ? `If that is this node, talk to it by its URL: convoke chat ${isKnown ? quote(url) : 'URL'}${server.auth === undefined ? '' : ' --bearer TOKEN'}; if it is another one, give this one a store.url of its own.`
         : `Check store.url: convoke config check${flag}`,
       cause: error,
     },
