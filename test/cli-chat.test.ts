@@ -17,6 +17,7 @@ import { startAgent } from './support/agent.ts'
 import { convoke, linesOf, main } from './support/command.ts'
 import { startModelServer } from './support/model-server.ts'
 import { cleanup, deferred, startNode, temporaryFolder, until, within } from './support/lifetime.ts'
+import { atTerminal } from './support/terminal.ts'
 import { artifactOf, says, startScriptedPeer, statusOf, taskAs } from './support/scripted-peer.ts'
 import { getTask } from './support/wire.ts'
 
@@ -825,6 +826,72 @@ describe('on a terminal', () => {
     keys.write('\u0003')
     expect(await within(none, 'the end')).toBeUndefined()
     expect(interrupts).toBe(1)
+  })
+})
+
+describe('at a real terminal', () => {
+  /** An agent that says the first half of its answer, and the other one when it is let. */
+  async function startSlow(): Promise<{ url: string; goOn: () => void }> {
+    const { promise, resolve: goOn } = deferred()
+    const { url } = await startNode({
+      async *onMessage(message, { signal }) {
+        yield `You said ${wordsOf(message)}, `
+        await Promise.race([promise, once(signal, 'abort')])
+        signal.throwIfAborted()
+        yield 'I say bye.'
+      },
+    })
+    return { url, goOn }
+  }
+
+  test('an answer stands behind what was typed, and the next prompt behind it', async () => {
+    const { url, goOn } = await startSlow()
+    goOn()
+    const chat = atTerminal(['chat', url])
+    await chat.shows('Ctrl-D leaves.')
+    await chat.shows('> ')
+    chat.type('one\r')
+    await chat.shows('You said one, I say bye.\r\n')
+    await chat.shows('> ')
+    chat.type('two\r')
+    await chat.shows('You said two, I say bye.\r\n')
+    await chat.shows('> ')
+    chat.type('\u0004')
+    await chat.shows('Go on with this conversation')
+    expect(await chat.ended()).toBe(0)
+  })
+
+  test('Ctrl-D during an answer leaves behind it, and behind lines that were typed before', async () => {
+    const { url, goOn } = await startSlow()
+    const chat = atTerminal(['chat', url])
+    await chat.shows('> ')
+    chat.type('one\r')
+    await chat.shows('You said one, ')
+    chat.type('two\r\u0004')
+    chat.type('\u0004')
+    await chat.shows('two\r\n')
+    goOn()
+    await chat.shows('I say bye.\r\n')
+    await chat.shows('> two\r\n')
+    await chat.shows('You said two, I say bye.\r\n')
+    expect(await chat.ended()).toBe(0)
+  })
+
+  test('Ctrl-C during an answer stops it, and there is a prompt again', async () => {
+    const { url, goOn } = await startSlow()
+    const chat = atTerminal(['chat', url])
+    await chat.shows('> ')
+    chat.type('one\r')
+    await chat.shows('You said one, ')
+    chat.type('\u0003')
+    await chat.shows('Cancelled: the agent says the task has stopped.\r\n')
+    await chat.shows('> ')
+    goOn()
+    chat.type('two\r')
+    await chat.shows('You said two, I say bye.\r\n')
+    await chat.shows('> ')
+    chat.type('/quit\r')
+    expect(await chat.ended()).toBe(0)
   })
 })
 

@@ -33,11 +33,14 @@ export class Dialogue {
     const { info, interrupts, session } = this.#chat
     const who = toPrintable(`${info.name} at ${info.url} (A2A ${info.version}).`).replace(/\s+/g, ' ')
     this.#aside(`${who} /help shows what can be typed; Ctrl-D leaves.`)
-    while (!interrupts.leave.aborted && !session.signal.aborted) {
-      const line = await this.#next()
-      if (line === undefined) break
-      if (/^\/(quit|exit)\s*$/.test(line)) break
-      if (line.trim() !== '') await this.#heard(line)
+    try {
+      while (!interrupts.leave.aborted && !session.signal.aborted) {
+        const line = await this.#next()
+        if (line === undefined || /^\/(quit|exit)\s*$/.test(line)) break
+        if (line.trim() !== '') await this.#heard(line)
+      }
+    } finally {
+      this.#lines.close()
     }
     if (session.signal.aborted) return
     for (const hint of this.#chat.resumeHints) this.#aside(hint)
