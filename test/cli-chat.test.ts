@@ -1,5 +1,5 @@
 /** `convoke chat` against real nodes and scripted agents, as a process; what is only for a terminal, by its parts. */
-import type { MessageContext, MessageHandler } from 'convoke'
+import { defineTool, type MessageContext, type MessageHandler } from 'convoke'
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, writeFile } from 'node:fs/promises'
@@ -143,7 +143,46 @@ describe('with an agent of ours', () => {
     })
     const { code, stdout, stderr } = await convoke(['chat', url, '--message', 'do it'])
     expect({ code, stdout }).toEqual({ code: 1, stdout: 'Really?\n' })
-    expect(stderr).toMatch(/CONVOKE_ERR_QUESTION: .*Really\?\nhint: Answer it: convoke send -a http:\S+ --task-id \S+ /)
+    expect(stderr).toMatch(
+      /^convoke: CONVOKE_ERR_QUESTION: The agent asks, and there is no answer\.\nhint: Answer it: convoke send -a http:\S+ --task-id \S+ "<reply>", or send it again with --answer "<reply>"\.\n$/,
+    )
+  })
+
+  test('--answer answers what is asked about the --message', async () => {
+    const { url } = await startNode({
+      async *onMessage(_message, context) {
+        const n = await context.ask({ message: 'How many?', schema: { type: 'integer' } })
+        yield `${JSON.stringify(n)} of ${JSON.stringify(await context.ask('Whose?'))}`
+      },
+    })
+    const args = ['chat', url, '--message', 'x', '--answer', '3']
+    const [all, some, none] = await Promise.all([
+      convoke([...args, '--answer', '7', '--answer', 'too much']),
+      convoke(args),
+      convoke(['chat', url, '--answer', 'x']),
+    ])
+    expect(all).toMatchObject({ code: 0, stdout: 'How many?\nWhose?\n3 of "7"\n' })
+    expect(some).toMatchObject({ code: 1, stdout: 'How many?\nWhose?\n' })
+    expect(none).toMatchObject({ code: 2, stdout: '' })
+  })
+
+  test('an approval is asked for with one way to give it, and that works', async () => {
+    const { url } = await startNode({
+      tools: [defineTool({ name: 'pay', description: 'Pays.', input: { type: 'object' }, run: () => 'Paid.' })],
+      toolPolicy: [{ tools: 'pay', decision: 'ask' }],
+      onMessage: async (_message, { tools }) => JSON.stringify(await tools.call('pay', {})),
+    })
+    const asked = 'The tool "pay" needs an approval to run with these arguments: {}.\n'
+    const [piped, alone, along] = await Promise.all([
+      convoke(['chat', url], { stdin: 'pay\nyes\n' }),
+      convoke(['chat', url, '--message', 'pay']),
+      convoke(['chat', url, '--message', 'pay', '--answer', 'yes', '--context', 'c']),
+    ])
+    expect(piped).toEqual({ code: 0, stdout: `${asked}"Paid."\n`, stderr: 'convoke: (yes or no)\n' })
+    expect(along).toEqual(piped)
+    expect(alone).toMatchObject({ code: 1, stdout: asked })
+    const [, taskId = '', reply = ''] = /--task-id (\S+) "(approve [0-9a-f]{8})"/.exec(alone.stderr) ?? []
+    expect((await convoke(['send', '-a', url, '--task-id', taskId, reply])).stdout).toContain('TASK_STATE_COMPLETED')
   })
 
   test('a task that fails is told with its code, the lines behind it are sent, and the exit code is 1', async () => {

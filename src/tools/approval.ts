@@ -37,6 +37,7 @@ export function approvalQuestion(
   const sentences = [
     `The tool ${excerpt(stripControls(tool.name))} needs an approval to run with these arguments: ${shown}.`,
     ...(reason === undefined ? [] : [`Reason: ${/[.!?]$/.test(reason) ? reason : `${reason}.`}`]),
+    // As `withoutReplies` looks for it.
     `Reply "approve ${hash.slice(0, shortHash)}" or "deny".`,
   ]
   return {
@@ -65,13 +66,28 @@ function readApproval(reply: string, hash: string): Json | undefined {
  * The other node has the last word.
  */
 export function approvalReader(schema: JsonSchema): Question['read'] {
-  const { properties } = schema
+  const hash = hashOf(schema)
+  return hash === undefined ? undefined : (reply) => readApproval(reply, hash)
+}
+
+/** The text that approves what such a question is about; undefined for a question of another kind. */
+export function approvingReply(schema: JsonSchema): string | undefined {
+  const hash = hashOf(schema)
+  return hash === undefined ? undefined : `approve ${hash.slice(0, shortHash)}`
+}
+
+/** Such a question's words without how to reply, for those who are told a shorter way. */
+export function withoutReplies(message: string): string {
+  return message.replace(/ Reply "approve [0-9a-f]+" or "deny"\.$/, '')
+}
+
+/** What the schema of an approval says that the arguments' hash must be; undefined for any other schema. */
+function hashOf({ properties }: JsonSchema): string | undefined {
   if (!isObject(properties)) return undefined
   const { approve, arguments_hash: hashed, ...others } = properties
   if (Object.keys(others).length > 0 || !isObject(approve) || approve['type'] !== 'boolean') return undefined
   const hash = isObject(hashed) ? hashed['const'] : undefined
-  if (typeof hash !== 'string' || !/^[0-9a-f]{64}$/.test(hash)) return undefined
-  return (reply) => readApproval(reply, hash)
+  return typeof hash === 'string' && /^[0-9a-f]{64}$/.test(hash) ? hash : undefined
 }
 
 /** Throws `forbidden` unless the answer approves exactly these arguments of this tool. */

@@ -136,8 +136,8 @@ function nextStepText(
   return isFollowed ? '' : field('Follow', `convoke task get --wait${agentFlag} ${quote(taskId)}`)
 }
 
-export function resumeCommand(taskId: string, agentFlag: string): string {
-  return `convoke send${agentFlag} --task-id ${quote(taskId)} "<reply>"`
+export function resumeCommand(taskId: string, agentFlag: string, reply = '<reply>'): string {
+  return `convoke send${agentFlag} --task-id ${quote(taskId)} "${reply}"`
 }
 
 /** A word for a POSIX shell. Ids are a stranger's text: pasted, they must stay one word, and shown, they move no cursor. */

@@ -5,6 +5,7 @@ import { ConvokeError } from '../../base/errors.ts'
 import type { Peer } from '../../peers/connect-peer.ts'
 import type { PeerInfo } from '../../peers/peer.ts'
 import { isTerminal } from '../../protocol/a2a.ts'
+import { approvingReply } from '../../tools/approval.ts'
 import { ClientFailure, toClientFailure, usageFailure } from '../a2a/failure.ts'
 import type { Session } from '../a2a/session.ts'
 import { quote, resumeCommand } from '../a2a/text.ts'
@@ -22,17 +23,22 @@ import { Interrupts } from './interrupts.ts'
 import { JsonOutput } from './json-output.ts'
 import { StatusLine } from './status-line.ts'
 import { TextOutput } from './text-output.ts'
+import type { AskedQuestion } from './words.ts'
 
 export interface ChatFlags extends RemoteFlags {
   readonly context?: string
   readonly message?: string
+  readonly answer?: readonly string[]
 }
 
 /** Longest line of standard input: what nodes take as a message by themselves. */
 const maxLineBytes = 4 * 1024 * 1024
 
 export async function chat(session: Session<ChatFlags>, reference?: string): Promise<void> {
-  if (session.flags.message === '') throw usageFailure('--message is empty.', 'Give a text: --message "hello"')
+  const { message, answer } = session.flags
+  if (message === '') throw usageFailure('--message is empty.', 'Give a text: --message "hello"')
+  if (answer !== undefined && message === undefined)
+    throw usageFailure('--answer is for what is asked about a --message.', 'In a chat the next line is the answer.')
   if (reference !== undefined) {
     const target = await findTarget(session, reference)
     const command = `convoke chat ${quote(reference)}${target.id === 'peer' ? '' : configFlag(session)}`
@@ -154,10 +160,19 @@ export class Chat {
 
   async #sendOne(text: string): Promise<void> {
     const { flags, isJson } = this.session
-    await this.#sendAll([{ number: 1, text }])
+    await this.#sendAll(this.#withAnswers(text))
     // Who named the conversation knows how to go on with it.
     if (isJson || flags.context !== undefined || this.#isLeft) return
     for (const hint of this.resumeHints) this.output.note(`convoke: ${hint}`)
+  }
+
+  /** The message, and what was given along for the questions that come of it. */
+  *#withAnswers(text: string): Generator<SentLine, void, void> {
+    yield { number: 1, text }
+    for (const answer of this.session.flags.answer ?? []) {
+      if (this.conversation.question === undefined) return
+      yield { number: 1, text: answer }
+    }
   }
 
   /** One message after the other; what a task asks is answered by the next one. */
@@ -173,14 +188,24 @@ export class Chat {
       if (this.#isLeft) return
       if (this.interrupts.isAsked) throw new ConvokeError('canceled', 'Interrupted.')
     }
-    const { question, taskId = '' } = this.conversation
-    if (question !== undefined) {
-      const resume = this.#place.isOwn ? undefined : `Answer it: ${resumeCommand(taskId, this.session.agentFlag)}`
-      throw new ClientFailure('CONVOKE_ERR_QUESTION', `The agent asks, and there is no answer: ${question.message}`, {
-        hint: resume,
+    const { question } = this.conversation
+    // What it asks has been shown.
+    if (question !== undefined)
+      throw new ClientFailure('CONVOKE_ERR_QUESTION', 'The agent asks, and there is no answer.', {
+        hint: this.#answerHint(question),
       })
-    }
     if (!isWell) throw new ExitRequest(1)
+  }
+
+  /** How the question can be answered. */
+  #answerHint({ schema }: AskedQuestion): string {
+    const { taskId = '' } = this.conversation
+    const { agentFlag, flags } = this.session
+    const reply = schema === undefined ? undefined : approvingReply(schema)
+    // That of a process of its own ends with it.
+    const resume = this.#place.isOwn ? [] : [`Answer it: ${resumeCommand(taskId, agentFlag, reply)}`]
+    const along = flags.message === undefined ? 'the answer as the next line' : '--answer "<reply>"'
+    return [...resume, `${resume.length === 0 ? 'Send' : 'send'} it again with ${along}.`].join(', or ')
   }
 
   /** What an answer to a question must look like. */

@@ -1,5 +1,6 @@
 /** The command `chat`: its argument, options and examples. */
 import type { Command } from 'commander'
+import { collect } from '../a2a/options.ts'
 import { reportUsageAsEnvelope, runClientCommand } from '../a2a/run.ts'
 import { addRemoteOptions } from '../remote/options.ts'
 import type { ChatFlags } from './chat.ts'
@@ -12,6 +13,7 @@ export function registerChat(program: Command): void {
     .optionsGroup('Conversation:')
     .option('--context <id>', 'go on with this conversation (default: a new one)')
     .option('--message <text>', 'send this one message, show the answer, and end')
+    .option('--answer <answer>', 'answer to what is asked about that message; repeatable, in order', collect)
   addRemoteOptions(command)
     .addHelpText(
       'after',
@@ -29,6 +31,7 @@ Examples:
   convoke chat localhost:4120
   convoke chat bob --context 0195…
   convoke chat https://bob.example.com --message "What can you do?"
+  convoke chat bob --message "Delete the old files." --answer yes
   convoke chat bob < questions.txt
 
 Exit codes: 0 answered, or left; 1 a task failed, was rejected, or asks with nobody to answer; 2 called wrongly,

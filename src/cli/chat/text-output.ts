@@ -1,6 +1,7 @@
 /** A conversation as text: the answers as they come, on stdout; what is no answer on stderr, or dim on the terminal. */
 import type { Part } from '../../protocol/a2a.ts'
 import type { Paint } from '../paint.ts'
+import { askedText } from '../remote/question.ts'
 import type { ChatEvent, ChatOutput } from './events.ts'
 import { PrintablePieces, toPrintable } from './printable.ts'
 import type { StatusLine } from './status-line.ts'
@@ -77,7 +78,7 @@ export class TextOutput implements ChatOutput {
         return status?.show(event.text)
       case 'question':
         await this.#endLine()
-        return await this.#write(`${toPrintable(event.message)}\n`)
+        return await this.#write(`${toPrintable(askedText(event.message, event.schema))}\n`)
       case 'end':
         await this.#endLine()
         return this.#showEnd(event)

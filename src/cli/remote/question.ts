@@ -3,6 +3,7 @@ import { createInterface } from 'node:readline/promises'
 import { ConvokeError } from '../../base/errors.ts'
 import { isObject, type Json, type JsonObject } from '../../base/json.ts'
 import { stripControls } from '../../base/text.ts'
+import { approvingReply, withoutReplies } from '../../tools/approval.ts'
 import { describeIssues } from '../../tools/issues.ts'
 import { compile } from '../../tools/schema.ts'
 import type { JsonSchema, Question } from '../../tools/tool.ts'
@@ -51,7 +52,12 @@ function questionLines(question: Question): string[] {
   const { systemPrompt } = sampling ?? {}
   const before = typeof systemPrompt === 'string' ? [`(as: ${systemPrompt})`] : []
   const lead = sampling === undefined ? [] : ['The tool asks a language model. Answer in its place:']
-  return [...lead, ...before, message, ...shape].map(stripControls)
+  return [...lead, ...before, askedText(message, schemaOf(question)), ...shape].map(stripControls)
+}
+
+/** What is asked: an approval that takes yes and no here has a longer way to say so in its words. */
+export function askedText(message: string, schema: JsonSchema | undefined): string {
+  return schema === undefined || approvingReply(schema) === undefined ? message : withoutReplies(message)
 }
 
 /** What there is to know of a question beside its message: what an answer looks like. */
