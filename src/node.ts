@@ -117,7 +117,7 @@ export async function createNode(options: NodeOptions): Promise<Node> {
   const problem = publicBindProblem(options)
   if (problem !== undefined) throw problem
   const baseDir = resolve(options.baseDir ?? '.')
-  const log = createLog(options.logLevel ?? 'warn')
+  const log = options.log ?? createLog(options.logLevel ?? 'warn')
   const authenticator = createAuthenticator(options.server?.auth)
   const space = await openToolSpace(options, { log })
   try {

@@ -1,6 +1,7 @@
 /** What a node is made from. The configuration file has the same shape; `config.ts` reads it into this. */
 import type { Agent } from './agent/agent.ts'
 import type { EventLogOptions } from './agent/event-log.ts'
+import type { Logger } from './base/logger.ts'
 import type { JsonObject } from './base/json.ts'
 import type { McpServerOptions } from './mcp/server-options.ts'
 import type { DiscoveryOptions } from './peers/discovery.ts'
@@ -262,6 +263,8 @@ export interface NodeOptions {
   readonly onMessage?: MessageHandler | Agent
   /** `silent`, `error`, `warn`, `info`, `debug`. Default: `warn` for `createNode`, `info` for `convoke serve`. */
   readonly logLevel?: 'silent' | 'error' | 'warn' | 'info' | 'debug'
+  /** Gets what would else go to stderr, whatever its level. `console` will do. */
+  readonly log?: Logger
   /** What relative paths start from. Default: the working directory; the file's folder for a configuration file. */
   readonly baseDir?: string
   /** The variables that programs of `mcpServers` get PATH, HOME and a few more from. Default: those of this process. */

@@ -708,6 +708,21 @@ export const count = defineTool({
     expect(said).toEqual(expect.arrayContaining(['How many?', 'It is two.', 'And what?']))
   })
 
+  test('of a model that is down its address is told, and no attempt before the last', async () => {
+    const cwd = await folderWith({
+      agent: { id: 'me', react: { model: 'local' } },
+      models: { local: { baseUrl: 'http://127.0.0.1:1/v1', model: 'tiny' } },
+    })
+    const args = ['chat', '--message', 'x', '--context', 'c']
+    const { code, stdout, stderr } = await convoke(args, { cwd })
+    const all = await convoke([...args, '--debug'], { cwd })
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
+    expect(stderr).toMatch(
+      /^[\d:]{8} error .*127\.0\.0\.1:1 refused the connection.*\nThe task failed \(model_unavailable\): .*\n$/,
+    )
+    expect(all.stderr).toContain(' warn  A request to a model failed and is made again.')
+  })
+
   test('of an answer that is ignored nothing is on stdout, and why is on stderr', async () => {
     const model = await startModelServer(() => 'No number.')
     const outputSchema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] }
@@ -913,6 +928,31 @@ describe('at a real terminal', () => {
     await chat.shows('I say bye.\r\n')
     await chat.shows('> two\r\n')
     await chat.shows('You said two, I say bye.\r\n')
+    expect(await chat.ended()).toBe(0)
+  })
+
+  test('what is logged during an answer is a line of its own', async () => {
+    const cwd = await folderWith({ agent: { id: 'me', module: './agent.mjs' } })
+    await writeFile(
+      join(cwd, 'agent.mjs'),
+      `import { existsSync } from 'node:fs'
+import { setTimeout as wait } from 'node:timers/promises'
+export async function* onMessage(message, { log }) {
+  yield 'First, '
+  while (!existsSync(${JSON.stringify(join(cwd, 'go'))})) await wait(5)
+  log.error({ n: 1 }, 'Something broke.')
+  yield 'then.'
+}`,
+    )
+    const chat = atTerminal(['chat'], { cwd })
+    await chat.shows('> ')
+    chat.type('go\r')
+    await chat.shows('First, ')
+    await writeFile(join(cwd, 'go'), '')
+    await chat.shows('then.\r\n')
+    expect(chat.shown()).toMatch(/First, \r\n[\d:]{8} error Something broke\. n=1\r\nthen\.\r\n/)
+    await chat.shows('> ')
+    chat.type('\u0004')
     expect(await chat.ended()).toBe(0)
   })
 

@@ -29,7 +29,9 @@ export function toSentence(error: unknown): string {
   // An internal error hides what happened from callers; here is the operator.
   const telling = chain.find((each) => !(each instanceof ConvokeError && each.code === 'internal')) ?? error
   const isLocked = chain.some((each) => 'code' in each && String(each.code).startsWith('SQLITE_BUSY'))
-  return known ?? `${telling.message}${isLocked ? ' If that is another node, give this one a store.url of its own.' : ''}`
+  return (
+    known ?? `${telling.message}${isLocked ? ' If that is another node, give this one a store.url of its own.' : ''}`
+  )
 }
 
 function systemSentence(error: NodeJS.ErrnoException & { address?: string; port?: number }): string | undefined {

@@ -49,8 +49,14 @@ export async function chat(session: Session<ChatFlags>, reference?: string): Pro
     return
   }
   const { withOwnAgent } = await import('./own-agent.ts')
-  await withOwnAgent(session, async (peer) => {
-    await new Chat(session, peer, { command: `convoke chat${configFlag(session)}`, isOwn: true }).run()
+  const paint = createPaint(process.stderr)
+  let note = (line: string): void => session.note(line)
+  const onLog = (line: string): void => note(paint('dim', line))
+  await withOwnAgent(session, onLog, async (peer) => {
+    const own = new Chat(session, peer, { command: `convoke chat${configFlag(session)}`, isOwn: true })
+    // Between the lines of an answer, not in them.
+    note = (line) => own.output.note(line)
+    await own.run()
   })
   // A module may have opened something that would keep the process alive.
   throw new ExitRequest(0)

@@ -12,10 +12,14 @@ import { watchUncaught } from '../uncaught.ts'
 
 /**
  * Starts the node of the configuration, runs `use` with a connection to it, and stops it. What its agent does is what `convoke
- * serve` would do, with its store, so that conversations can be gone on with; whoever chats is the caller `local`. Throws
- * `A2ACLI_ERR_UNREACHABLE` where another process has the store.
+ * serve` would do, with its store, so that conversations can be gone on with; whoever chats is the caller `local`. `onLog` gets the
+ * lines of the node's log. Throws `A2ACLI_ERR_UNREACHABLE` where another process has the store.
  */
-export async function withOwnAgent(session: Session<ClientFlags>, use: (peer: Peer) => Promise<void>): Promise<void> {
+export async function withOwnAgent(
+  session: Session<ClientFlags>,
+  onLog: (line: string) => void,
+  use: (peer: Peer) => Promise<void>,
+): Promise<void> {
   const { file, options } = await readDirectory(session)
   if (options === undefined || file === undefined)
     throw usageFailure(`No agent is named. ${noFile}`, `${fileOrUrl.replace(' in place of its id', '')}`)
@@ -26,14 +30,18 @@ export async function withOwnAgent(session: Session<ClientFlags>, use: (peer: Pe
     import('../../base/log.ts'),
   ])
   const token = createToken()
-  const ours = forUs(session, options, hashToken(token))
-  watchUncaught(createLog(ours.logLevel))
+  // Failures are told by the chat; what is tried again, and then goes well, is nothing to read on.
+  const level = session.flags.debug === true ? 'debug' : (options.logLevel ?? 'error')
+  const pretty = session.isJson ? {} : { pretty: true, color: false }
+  const log = createLog(level, { ...pretty, write: (line) => onLog(line.trimEnd()) })
+  const ours = { ...forUs(options, hashToken(token)), log }
+  watchUncaught(log)
   const node = await createNode(ours).catch((error: unknown) => {
     throw startFailure(error, options, configFlag(session))
   })
   try {
     // Else the log has said them.
-    if (ours.logLevel === 'error' || ours.logLevel === 'silent')
+    if (level === 'error' || level === 'silent')
       for (const warning of node.warnings) session.note(`warning: ${warning}`)
     await node.start()
     // What is published of others' tools is known before the first message.
@@ -50,15 +58,10 @@ export async function withOwnAgent(session: Session<ClientFlags>, use: (peer: Pe
 }
 
 /** The same node at another address: no other program of this machine gets in, and no card sends us elsewhere. */
-function forUs(
-  { flags }: Session<ClientFlags>,
-  options: NodeOptions,
-  sha256: string,
-): NodeOptions & Required<Pick<NodeOptions, 'logLevel'>> {
+function forUs(options: NodeOptions, sha256: string): NodeOptions {
   const { publicUrl: _url, basePath: _path, trustProxy: _proxy, ...server } = options.server ?? {}
   return {
     ...options,
-    logLevel: flags.debug === true ? 'debug' : (options.logLevel ?? 'warn'),
     server: {
       ...server,
       host: '127.0.0.1',
