@@ -102,6 +102,22 @@ test('a prompt may be the name of a resource', async () => {
   expect(said(model.requests[0])).toEqual(['user: Kindly: hello'])
 })
 
+test('a prompt of a single word is a name, and where there is none, it is said how to mean the word', async () => {
+  const { ask, model } = await start(() => 'ok', { prompt: 'Summarize' })
+  expect((await failureOf(ask('a text'))).message).toBe(
+    'The agent has no resource "Summarize" of the type prompt. Add it by `addResource`. A single word is taken for a name; if it is the prompt itself, pass Prompt.fromText("Summarize").',
+  )
+  expect(model.requests).toHaveLength(0)
+  const meant = await start(() => 'ok', { prompt: Prompt.fromText('Summarize') })
+  await meant.ask('a text')
+  expect(said(meant.model.requests[0])).toEqual(['system: Summarize', 'user: a text'])
+  const setup = { connection: 'local', prompt: 'Summarize' }
+  const { ask: askSetup } = await start(() => 'ok', { chatModel: setup })
+  expect((await failureOf(askSetup('a text'))).message).toMatch(
+    /, add Prompt\.fromText\("Summarize"\) as a resource, and name that\.$/,
+  )
+})
+
 test('an object without a prompt is an error that says what to do', async () => {
   const { runner, model } = await start([])
   const failure = await failureOf(runner.run('key', { a: 1 }))

@@ -99,7 +99,7 @@ export interface ChatModelSetupOptions {
   readonly connection: string
   /** What the endpoint calls the model. Default: the connection's own. */
   readonly model?: string
-  /** The name of a prompt resource, or a text for the model's system message. */
+  /** The name of a prompt resource, or a text of more than one word for the model's system message. */
   readonly prompt?: string
   /** Handles of tools, and globs over them: `bob.*`, `*`. Default: none. */
   readonly tools?: readonly string[]

@@ -30,7 +30,8 @@ export interface ReActAgentOptions {
   /** The chat model setup: its options, a descriptor of it, or the name of a resource. */
   readonly chatModel: ChatModelSetupOptions | ResourceDescriptor | string
   /**
-   * What an input is put into: a prompt, a descriptor of one, the name of a resource, or a text. A text, number, truth value or null fills
+   * What an input is put into: a prompt, a descriptor of one, the name of a resource, or a text of more than one word, as a single one is
+   * a name; `Prompt.fromText('Summarize')` is the prompt for sure. A text, number, truth value or null fills
    * `{input}`; an object's members fill the variables of their names. A prompt that mentions none of them is the model's system message,
    * and the input follows it. Default: the input as it is, which must be no object then.
    */
@@ -192,7 +193,7 @@ async function toMessages(value: Json, prompt: string | undefined, context: Runn
       `The input is ${excerpt(value)}, and this agent has no prompt that says what to make of it. Give the agent a prompt that mentions its members, such as {name}, or {input} for the whole, or send a text.`,
     )
   }
-  const template = await findPrompt(prompt, context)
+  const template = await findPrompt(prompt, context, { takesPrompt: true })
   const variables = isObject(value) ? { input: text, ...value } : { input: text }
   // A prompt that comes out the same whatever the input is says who the model is, not what is asked.
   if (template.formatString(variables) === template.formatString({})) return [...template.formatMessages({}), asUser]

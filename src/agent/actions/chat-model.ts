@@ -74,7 +74,7 @@ interface Wiring {
 async function wiringOf({ request }: Exchange, context: RunnerContext): Promise<Wiring> {
   const setup = await context.getResource(request.model, 'chatModelSetup')
   const connection = await context.getResource(setup.connection, 'chatModelConnection')
-  const found = setup.prompt === undefined ? undefined : await findPrompt(setup.prompt, context)
+  const found = setup.prompt === undefined ? undefined : await findPrompt(setup.prompt, context, { takesPrompt: false })
   const prompt = found?.formatMessages(request.variables ?? {}) ?? []
   if (request.messages.length === 0 && !prompt.some(({ role }) => role === 'user'))
     throw wrongRequest(
