@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { AgentEvent, InputEvent } from '../dist/agent/events.js'
 import { ConvokeError } from '../dist/base/errors.js'
-import { convoke } from './support/command.ts'
+import { convoke, type Run } from './support/command.ts'
 import { temporaryFolder } from './support/lifetime.ts'
 
 /** Two runs as an agent's runner tells of them: one goes well, one fails. */
@@ -71,8 +71,20 @@ describe('convoke agent trace', () => {
     expect(both).toEqual({
       code: 1,
       stdout: '',
-      stderr: `convoke: ${file} has no run "run-2" of the key "tea". Without --run and --key all runs are shown.\n`,
+      stderr: `convoke: ${file} has no run "run-2" of the key "tea". Its newest keys: "cup", "tea". Without --run and --key all runs are shown.\n`,
     })
+  })
+
+  test('finds a conversation of a node by its contextId', async () => {
+    const of = (runId: string, key: string): EventLogEntry => ({ runId, key, kind: 'run', phase: 'begun' })
+    const [mine, theirs] = [JSON.stringify(['bob', 'c-"1"']), JSON.stringify(['c-"1"', 'c-2'])]
+    const file = await logOf([of('run-1', mine), of('run-2', theirs), of('run-3', mine)])
+    const byKey = (key: string): Promise<Run> => convoke(['agent', 'trace', file, '--key', key])
+    const [byContext, byWhole, byOwner] = await Promise.all([byKey('c-"1"'), byKey(theirs), byKey('bob')])
+    expect(byContext.stdout.match(/^run \S+/gm)).toEqual(['run run-1', 'run run-3'])
+    expect(byWhole.stdout.match(/^run \S+/gm)).toEqual(['run run-2'])
+    expect(byOwner).toMatchObject({ code: 1, stdout: '' })
+    expect(byOwner.stderr).toContain(`Its newest keys: ${JSON.stringify(mine)}, ${JSON.stringify(theirs)}.`)
   })
 
   test('prints JSON in a stable shape', async () => {

@@ -33,7 +33,7 @@ export type TraceRecord = { readonly at: string; readonly run: string; readonly 
 export interface TraceFilter {
   /** Only the run of this id. */
   readonly run?: string
-  /** Only the runs of this key. */
+  /** Only the runs of this key; of a node's agent, the id of the conversation will do. */
   readonly key?: string
 }
 
@@ -41,6 +41,8 @@ export interface TraceFile {
   readonly records: readonly TraceRecord[]
   /** How many records there are, with those that the filter has left out. */
   readonly total: number
+  /** The last {@link maxKeys} of all keys, the newest first. */
+  readonly keys: readonly string[]
   /** How many lines were skipped, since they are none of a log. */
   readonly broken: number
   /** How many lines the log could not write. */
@@ -48,6 +50,8 @@ export interface TraceFile {
   /** The last line is half there: somebody is writing it, or died while doing so. */
   readonly isCut: boolean
 }
+
+const maxKeys = 5
 
 /** Longer ones are none of ours. */
 const maxLineChars = 4 * 1_048_576
@@ -59,6 +63,7 @@ const maxLineChars = 4 * 1_048_576
 export async function readTrace(file: string, filter: TraceFilter = {}): Promise<TraceFile> {
   const records: TraceRecord[] = []
   let [total, broken, dropped, isCut] = [0, 0, 0, false]
+  const keys = new Set<string>()
   const older = `${file}.1`
   const hasOlder = await access(older).then(
     () => true,
@@ -75,11 +80,18 @@ export async function readTrace(file: string, filter: TraceFilter = {}): Promise
         dropped += found.dropped
       } else if (found.kind !== 'unknown') {
         total++
+        note(keys, found.key)
         if (fits(found, filter)) records.push(found)
       }
     }
   }
-  return { records, total, broken, dropped, isCut }
+  return { records, total, keys: [...keys].toReversed(), broken, dropped, isCut }
+}
+
+function note(keys: Set<string>, key: string): void {
+  keys.delete(key)
+  keys.add(key)
+  for (const oldest of keys) if (keys.size > maxKeys) keys.delete(oldest)
 }
 
 /** The text is undefined where it is too long to be kept. */
@@ -161,7 +173,12 @@ function isError(error: unknown): boolean {
 }
 
 function fits(record: TraceRecord, { run, key }: TraceFilter): boolean {
-  return (run === undefined || record.run === run) && (key === undefined || record.key === key)
+  return (run === undefined || record.run === run) && (key === undefined || isOfKey(record, key))
+}
+
+/** A node's agent has a key for each conversation, `["owner","contextId"]`, and whoever looks for one knows the second. */
+function isOfKey(record: TraceRecord, key: string): boolean {
+  return record.key === key || (record.key.startsWith('["') && record.key.endsWith(`",${JSON.stringify(key)}]`))
 }
 
 /** An event, and what came of it. */

@@ -89,7 +89,7 @@ function addTrace(agent: Command): void {
     .description('Show what came of what in the runs of an agent: its event log as trees.')
     .argument('<file>', 'the event log; the older FILE.1 beside it is read, too')
     .option('--run <id>', 'only this run')
-    .option('--key <key>', 'only the runs of this key: a conversation, a product, a customer')
+    .option('--key <key>', 'only the runs of this key: a product, a customer, a conversation by its contextId')
     .addOption(
       outputOption('json prints {runs: [{run, key, attempt, state, at, duration_ms, error, events}], broken, dropped}'),
     )

@@ -23,8 +23,11 @@ export async function showTrace(file: string, flags: TraceFlags): Promise<void> 
         2,
         `${file} is no event log: none of its ${countOf(found.broken, 'line')} is one of a log.`,
       )
-    if (isFiltered)
-      throw new CommandFailure(1, `${file} has ${wanted(flags)}. Without --run and --key all runs are shown.`)
+    if (isFiltered) {
+      const keys = found.keys.map((each) => JSON.stringify(each)).join(', ')
+      const known = key === undefined || keys === '' ? '' : ` Its newest keys: ${keys}.`
+      throw new CommandFailure(1, `${file} has ${wanted(flags)}.${known} Without --run and --key all runs are shown.`)
+    }
   }
   if (output === 'json') {
     const { broken, dropped } = found
