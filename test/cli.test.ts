@@ -114,7 +114,7 @@ describe('convoke config check', () => {
     expect(stderr.split('\n')).toEqual([
       'error: ./empty.mjs: exports no tool made by defineTool or from ToolBase; name a plain function with `export`.',
       expect.stringMatching(/^error: \.\/none\.mjs: cannot be loaded: Error: Cannot find module/),
-      'convoke: skips.yaml is valid, but the node would start without these.',
+      'convoke: The node of skips.yaml would start without these.',
       '',
     ])
     expect(await convoke('config', 'check', '--no-load', 'skips.yaml')).toEqual({
@@ -188,6 +188,47 @@ describe('convoke config check', () => {
     expect(await convoke('config', 'check', 'host.yaml')).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('The API key of peer "bob" cannot be sent in a header named "Host".'),
+    })
+  })
+
+  test('-o json says the same as one object, with the same exit codes', async () => {
+    const agent = 'agent: { id: alice, name: "${NAME}" }\n'
+    await writeFile(join(folder, 'json-good.yaml'), agent)
+    await writeFile(join(folder, 'json-bad.yaml'), `${agent}server:\n  port: -1\n`)
+    await writeFile(join(folder, 'json-skips.yaml'), `${agent}tools: [{ module: ./json-none.mjs }]\n`)
+    const check = async (...args: string[]): Promise<{ code: number | null; stderr: string; report: unknown }> => {
+      const { code, stdout, stderr } = await convoke('config', 'check', '-o', 'json', ...args)
+      return { code, stderr, report: JSON.parse(stdout) }
+    }
+    const warning = { line: 1, column: 27, message: expect.stringMatching(/^agent\.name holds a/) }
+    const [good, bad, skips, none] = await Promise.all([
+      check('json-good.yaml'),
+      check('json-bad.yaml'),
+      check('json-skips.yaml'),
+      check('json-none.yaml'),
+    ])
+    expect(good).toEqual({
+      code: 0,
+      stderr: '',
+      report: { file: 'json-good.yaml', valid: true, problems: [], warnings: [warning] },
+    })
+    const port = { line: 3, column: 9, path: '/server/port', message: expect.stringMatching(/^server\.port must be/) }
+    expect(bad).toEqual({
+      code: 2,
+      stderr: '',
+      report: { file: 'json-bad.yaml', valid: false, problems: [port], warnings: [] },
+    })
+    expect(skips).toMatchObject({
+      code: 2,
+      report: {
+        valid: false,
+        problems: [{ message: expect.stringMatching(/^\.\/json-none\.mjs: /) }],
+        warnings: [warning],
+      },
+    })
+    expect(none).toMatchObject({
+      code: 2,
+      report: { file: 'json-none.yaml', problems: [{ message: expect.stringContaining('there is no such file') }] },
     })
   })
 

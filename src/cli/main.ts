@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * The command `convoke`. Exit codes: 0 done, 1 could not do it, 2 called or configured wrongly, 130 stopped twice;
+ * The command `convoke`. Exit codes: 0 done, 1 could not do it, 2 called or configured wrongly, 130 interrupted;
  * commands that talk to an agent also know 3, 4 and 5 (`a2a/failure.ts`).
  */
 import { CommanderError } from 'commander'

@@ -7,6 +7,7 @@ import { registerAgent } from './agent/commands.ts'
 import { registerAuth } from './auth.ts'
 import { registerChat } from './chat/commands.ts'
 import type { Shell } from './completion.ts'
+import type { CheckFlags } from './config.ts'
 import { CommandFailure } from './failure.ts'
 import { registerRemote } from './remote/commands.ts'
 import type { McpFlags } from './mcp.ts'
@@ -38,7 +39,7 @@ Examples:
   convoke tools localhost:4120           show the tools of an agent
   convoke call bob.echo '{"text":"hi"}'  run a tool of the peer or MCP server bob of convoke.yaml
 
-Exit codes: 0 done, 1 could not do it, 2 called or configured wrongly, 130 stopped by a second signal.
+Exit codes: 0 done, 1 could not do it, 2 called or configured wrongly, 130 interrupted (serve and mcp: by a second signal).
 Commands that talk to an agent also know 3 (not reachable), 4 (credentials) and 5 (timeout).`,
     )
 
@@ -156,8 +157,9 @@ function addConfigCheck(config: Command): void {
     .argument('[file]', 'configuration file (default: convoke.yaml, then convoke.json)')
     .option('-c, --config <file>', 'the same, as other commands take it')
     .option('--no-load', 'read the file only: run no tool module and no agent.module')
+    .addOption(outputOption('json prints {file, valid, problems: [{message, line?, column?, path?}], warnings}'))
     .addHelpText('after', '\nExample:\n  convoke config check deploy/convoke.yaml')
-    .action(async (argument: string | undefined, flags: { config?: string; load: boolean }) => {
+    .action(async (argument: string | undefined, flags: CheckFlags & { readonly config?: string }) => {
       const file = argument ?? flags.config
       if (flags.config !== undefined && file !== flags.config) {
         throw new CommandFailure(2, `Two files are named, ${file} and ${flags.config}. Check one after the other.`)
