@@ -11,6 +11,7 @@ import { whyUnreadable } from './base/unreadable.ts'
 import type { NodeOptions, ReactOptions } from './options.ts'
 import { askToolName } from './peers/remote-agent.ts'
 import type { MessageHandler } from './server/message-handler.ts'
+import { whyUnloadable } from './tools/unloadable.ts'
 import { closest, excerpt } from './tools/value.ts'
 
 /** What answers messages: an agent, a handler, or nobody. */
@@ -63,9 +64,7 @@ async function loadModule(module: string, baseDir: string): Promise<Answering> {
   try {
     loaded = (await import(pathToFileURL(file).href)) as typeof loaded
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause)
-    const hint = /\.[cm]?tsx?$/.test(module) ? ' Compile it to JavaScript first, and name the .js file.' : ''
-    throw wrong(`agent.module ${module} cannot be loaded: ${why}${hint}`, cause)
+    throw wrong(`agent.module ${module} cannot be loaded: ${whyUnloadable(cause, pathToFileURL(file).href)}`, cause)
   }
   const { agent, onMessage } = loaded
   if (agent !== undefined && onMessage !== undefined)

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -113,7 +113,7 @@ describe('convoke config check', () => {
     expect(code).toBe(2)
     expect(stderr.split('\n')).toEqual([
       'error: ./empty.mjs: exports no tool made by defineTool or from ToolBase; name a plain function with `export`.',
-      expect.stringMatching(/^error: \.\/none\.mjs: cannot be loaded: Error: Cannot find module/),
+      'error: ./none.mjs: cannot be loaded: there is no such file.',
       'convoke: The node of skips.yaml would start without these.',
       '',
     ])
@@ -130,14 +130,32 @@ describe('convoke config check', () => {
     await writeFile(join(folder, 'json.mjs'), 'JSON.parse("{")')
     // Newer versions of Node would take a module that has types and nothing else of TypeScript.
     await writeFile(join(folder, 'typed.ts'), 'export enum Kind { One }')
-    const modules = ['./broken.mjs', './json.mjs', './typed.ts'].map((module) => `{ module: ${module} }`).join(', ')
+    const common = join(folder, 'common')
+    await mkdir(common)
+    await writeFile(join(common, 'package.json'), '{"type": "commonjs"}')
+    await writeFile(join(common, 'tools.js'), 'import "node:fs"')
+    const files = ['./broken.mjs', './json.mjs', './typed.ts', './common/tools.js']
+    const modules = files.map((module) => `{ module: ${module} }`).join(', ')
     await writeFile(join(folder, 'broken.yaml'), `agent: { id: alice }\ntools: [${modules}]\n`)
+    await writeFile(join(folder, 'agent.yaml'), `agent: { id: alice, module: ./typed.ts }\n`)
+    const compile = /\. Compile it to JavaScript first, and name the \.js file\.$/
     const { stderr } = await convoke('config', 'check', 'broken.yaml')
-    const [broken, json, typed] = stderr.split('\n')
+    const [broken, json, typed, esm] = stderr.split('\n').filter((line) => line.startsWith('error: '))
     expect(broken).toMatch(/: SyntaxError: .*\. To see where, try node --check \/\S+\/broken\.mjs$/)
     expect(json).toMatch(/: SyntaxError: /)
     expect(json).not.toContain('--check')
-    expect(typed).toMatch(/\. Compile it to JavaScript first, and name the \.js file\.$/)
+    expect(typed).toMatch(compile)
+    const file = join(common, 'tools.js')
+    expect(esm).toBe(
+      `error: ./common/tools.js: cannot be loaded: SyntaxError: Cannot use import statement outside a module. Node takes ${file} for CommonJS: name it .mjs, or have "type": "module" in its package.json.`,
+    )
+    await writeFile(join(folder, 'items.jsonl'), '')
+    const [run, serve] = await Promise.all([
+      convoke('agent', 'run', 'typed.ts', '--input', 'items.jsonl'),
+      convoke('config', 'check', 'agent.yaml'),
+    ])
+    expect(run.stderr.trimEnd()).toMatch(compile)
+    expect(serve.stderr.trimEnd()).toMatch(compile)
   })
 
   test('exits with 2 when the agent module has no handler, which would keep the node from starting', async () => {

@@ -85,10 +85,10 @@ test('an export can be chosen and renamed', async () => {
 })
 
 test.each<[string, ToolEntry, string]>([
-  ['a missing file', { module: './none.mjs' }, 'cannot be loaded: Error: Cannot find module'],
+  ['a missing file', { module: './none.mjs' }, 'cannot be loaded: there is no such file.'],
   ['a missing package', { module: 'no-such-package' }, 'is neither a file in'],
   ['a syntax error', { module: './bad/syntax.mjs' }, 'cannot be loaded: '],
-  ['a module that throws', { module: './bad/throws.mjs' }, 'cannot be loaded: Error: No database.'],
+  ['a module that throws', { module: './bad/throws.mjs' }, 'cannot be loaded: No database.'],
   ['a module that throws a text', { module: './bad/text.mjs' }, 'cannot be loaded: "nothing"'],
   ['a wrong definition', { module: './bad/definition.mjs' }, 'needs a `description`'],
   [

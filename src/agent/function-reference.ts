@@ -9,6 +9,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { ConvokeError } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
 import { isClass } from '../tools/function-source.ts'
+import { whyUnloadable } from '../tools/unloadable.ts'
 import { clip, closest, excerpt } from '../tools/value.ts'
 import type { ModuleReference } from './resources.ts'
 
@@ -174,12 +175,13 @@ async function load(module: string, baseDir: string): Promise<unknown> {
   try {
     return (await import(url)) as unknown
   } catch (cause) {
-    const reason = cause instanceof Error ? clip(`${cause.name}: ${cause.message}`, 500) : excerpt(cause)
-    const isSource = /\.[cm]?tsx?$/.test(module) && cause instanceof Error && 'code' in cause
-    const hint = isSource ? ' Compile it to JavaScript first, and name the .js file.' : ''
-    throw new ConvokeError('invalid_plan', `The module ${excerpt(module)} cannot be loaded: ${reason}.${hint}`, {
-      cause,
-    })
+    throw new ConvokeError(
+      'invalid_plan',
+      `The module ${excerpt(module)} cannot be loaded: ${whyUnloadable(cause, url)}`,
+      {
+        cause,
+      },
+    )
   }
 }
 

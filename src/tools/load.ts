@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join, resolve } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
+import { pathToFileURL } from 'node:url'
 import { ConvokeError } from '../base/errors.ts'
 import type { JsonObject } from '../base/json.ts'
 import { silentLog, type Logger } from '../base/logger.ts'
@@ -11,6 +11,7 @@ import { isDefinedTool } from './define.ts'
 import { hasOwnSchema, isPlainFunction, toolOfFunction, type PlainFunction } from './plain-function.ts'
 import { isToolClass, isToolInstance, isToolLikeClass, toolOfInstance } from './tool-base.ts'
 import type { JsonSchema, Tool } from './tool.ts'
+import { whyUnloadable } from './unloadable.ts'
 import { clip, excerpt } from './value.ts'
 
 /** A tool module, and what to take of it. */
@@ -61,7 +62,7 @@ export async function loadTools(
       const message =
         error instanceof ConvokeError
           ? error.message
-          : `cannot be loaded: ${reasonOf(error)}${hintFor(entry, baseDir, error)}`
+          : `cannot be loaded: ${whyUnloadable(error, locate(entry.module, baseDir))}`
       warn(message, error)
     }
     try {
@@ -216,15 +217,4 @@ function locate(module: string, baseDir: string): string {
 
 function reasonOf(error: unknown): string {
   return error instanceof Error ? clip(`${error.name}: ${error.message}`, 500) : excerpt(error)
-}
-
-/** What to do about it, where Node's own words do not say so. */
-function hintFor({ module }: ToolEntry, baseDir: string, error: unknown): string {
-  if (!(error instanceof Error)) return ''
-  if ('code' in error && /^ERR_(UNKNOWN_FILE|UNSUPPORTED)/.test(String(error.code)) && /\.[cm]?tsx?$/.test(module)) {
-    return '. Compile it to JavaScript first, and name the .js file.'
-  }
-  // Node does not say where a module cannot be parsed. Missing exports and bad JSON are SyntaxErrors too, and say it.
-  const isUnparsed = error instanceof SyntaxError && !/does not provide an export|JSON/.test(error.stack ?? '')
-  return isUnparsed ? `. To see where, try node --check ${fileURLToPath(locate(module, baseDir))}` : ''
 }

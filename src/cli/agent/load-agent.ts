@@ -4,6 +4,7 @@ import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { isAgent, isAgentClass, type Agent } from '../../agent/agent.ts'
 import { ConvokeError } from '../../base/errors.ts'
+import { whyUnloadable } from '../../tools/unloadable.ts'
 import { closest } from '../../tools/value.ts'
 import { CommandFailure } from '../failure.ts'
 
@@ -34,10 +35,11 @@ async function load(file: string): Promise<Exports> {
     () => false,
   )
   if (!isFile) throw new CommandFailure(2, `There is no file ${file}. Name a module that exports an agent.`)
+  const { href } = pathToFileURL(resolve(file))
   try {
-    return (await import(pathToFileURL(resolve(file)).href)) as Exports
+    return (await import(href)) as Exports
   } catch (error) {
-    throw new CommandFailure(2, `${file} cannot be loaded: ${reasonOf(error)}`)
+    throw new CommandFailure(2, `${file} cannot be loaded: ${whyUnloadable(error, href)}`)
   }
 }
 
