@@ -143,10 +143,37 @@ describe('an action that fails', () => {
       ]) await work().catch((error) => console.log(error.message))
       await runner.close()`
     const { stdout, stderr } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script])
-    const sentence = 'The action "ask" of the agent failed. Why is in the log; the next message is not affected.'
-    expect(stdout).toBe(`${sentence}\n${sentence}\n`)
+    const sentence = 'The action "ask" of the agent failed; the next input is not affected. Why is in the log'
+    // The author of the program may know.
+    expect(stdout).toBe(`${sentence}: No stock.\n${sentence}.\n`)
     expect(stderr.match(/An action of an agent failed\./g)).toHaveLength(2)
     expect(stderr.match(/No stock\./g)?.length).toBeGreaterThanOrEqual(2)
+  })
+
+  test('is told with why in a program of its own, without secrets', async () => {
+    const told: string[] = []
+    const stream = getExecutionEnvironment({ log: writtenLog().log }).fromList([{ value: 1 }])
+    await stream.apply(failing(), { onFailure: ({ error }) => void told.push(error.message) }).toList()
+    expect(told).toEqual([
+      'The action "ask" of the agent failed; the next input is not affected. Why is in the log: No stock at http://[redacted]@shop/.',
+    ])
+  })
+
+  test('is a screenful where nobody catches it, whatever came of the others', async () => {
+    const script = `
+      import { Agent, getExecutionEnvironment, OutputEvent } from 'convoke'
+      const agent = new Agent().addAction('ask', ['input'], (event, context) => {
+        if (event.value > 50) throw new Error('No stock.')
+        context.sendEvent(new OutputEvent({ some: 'thing' }))
+      })
+      const items = Array.from({ length: 100 }, (_, value) => ({ value }))
+      await getExecutionEnvironment({ log: { debug() {}, info() {}, warn() {}, error() {} } }).fromList(items).apply(agent).toList()`
+    const run = promisify(execFile)(process.execPath, ['--input-type=module', '-e', script])
+    const { stderr } = (await run.catch((error: unknown) => error)) as { stderr: string }
+    expect(stderr).toContain('49 runs failed; the first one: The action "ask" of the agent failed')
+    expect(stderr.match(/\[cause\]/g)).toHaveLength(1)
+    expect(stderr).not.toContain('thing')
+    expect(stderr.split('\n').length).toBeLessThan(35)
   })
 
   test('has why in the event log, without secrets, and in its trace', async () => {

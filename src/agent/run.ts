@@ -225,7 +225,7 @@ export class Run {
     this.host.log.error({ ...about, error }, 'An action of an agent failed.')
     return new ConvokeError(
       'action_failed',
-      `The action "${action}" of the agent failed. Why is in the log; the next message is not affected.`,
+      `The action "${action}" of the agent failed; the next input is not affected. Why is in the log.`,
       { cause: error },
     )
   }

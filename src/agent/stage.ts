@@ -2,7 +2,7 @@
 import { onAbort } from '../base/abort.ts'
 import { Channel } from '../base/channel.ts'
 import { ConvokeError } from '../base/errors.ts'
-import { FailedRuns, maxFailures, type FailedRun } from './failed-runs.ts'
+import { explained, FailedRuns, maxFailures, type FailedRun } from './failed-runs.ts'
 import type { Placed } from './keyed.ts'
 import type { AgentRunner } from './runner.ts'
 
@@ -94,7 +94,7 @@ export class Stage {
       const { outputs } = await this.#runner.run(key, value, id === undefined ? {} : { id })
       if (outputs.length > 0) await this.#channel.push(outputs.map((output) => ({ key, value: output, place })))
     } catch (error) {
-      if (!this.#channel.closed) this.#fail({ key, value, error: ConvokeError.from(error) })
+      if (!this.#channel.closed) this.#fail({ key, value, error: explained(ConvokeError.from(error)) })
     } finally {
       this.#inFlight--
       this.#wake?.()

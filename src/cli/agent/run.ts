@@ -7,6 +7,7 @@ import { dirname, resolve } from 'node:path'
 import type { Agent } from '../../agent/agent.ts'
 import { AgentConfiguration } from '../../agent/configuration.ts'
 import { openEventLog, type EventLog } from '../../agent/event-log.ts'
+import { explained } from '../../agent/failed-runs.ts'
 import { AgentPlan } from '../../agent/plan.ts'
 import { AgentRunner } from '../../agent/runner.ts'
 import { ConvokeError } from '../../base/errors.ts'
@@ -259,7 +260,7 @@ class FileRun {
         outputs: { length: count },
       } = await runner.run(key, value, { id }))
     } catch (error) {
-      const { code, message } = ConvokeError.from(error)
+      const { code, message } = explained(ConvokeError.from(error))
       const isConsumed = await state.isConsumed(key, id)
       // Stopped, not failed: it is run at the next start.
       if (!isConsumed && this.#over.signal.aborted) return
