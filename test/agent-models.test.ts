@@ -281,6 +281,15 @@ describe('a request', () => {
     })
   })
 
+  test('asks below a base without a path with one slash', async () => {
+    const model = await startModelServer(() => 'Yes.')
+    const { origin } = new URL(model.url)
+    for (const baseUrl of [origin, `${origin}/`]) {
+      const { cause } = await failureOf(ask(connect({ baseUrl })))
+      expect(String(cause)).toContain(`POST ${origin}/chat/completions: `)
+    }
+  })
+
   test('keeps the path and the query of the base, and sends its user as Basic credentials', async () => {
     const model = await startModelServer(() => 'Yes.')
     const baseUrl = `${model.url.replace('//', '//me:pass%20word@')}/?api-version=2`

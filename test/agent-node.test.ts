@@ -406,6 +406,17 @@ describe('a conversation', () => {
     }
   })
 
+  test('is told of params for another agent that were never sent, as if nobody had refused them', async () => {
+    const { node } = await talk(
+      (request, index) =>
+        index === 0 ? [call(request, 'ask_bob', { text: 'Well?' })] : `Done: ${answers(request).at(-1)}`,
+      { peers: { bob: { url: 'http://127.0.0.1:1' } }, react: { agents: ['bob'] } },
+    )
+    const answer = textOf(await send(node.url, say('Ask.'))) ?? ''
+    expect(answer).toContain('Invalid params for the tool \\"ask_bob\\"')
+    expect(answer).not.toContain('bob:')
+  })
+
   test('may be cancelled while it is asked something, also where a peer asks', async () => {
     const bob = await startNode({ agent: { id: 'bob' }, tools: [book] })
     const { node } = await talk((request, index) => (index === 0 ? [call(request, 'bob__book')] : 'Well.'), {

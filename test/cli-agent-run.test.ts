@@ -691,7 +691,7 @@ export const agentless = 5`
 
   test.each<[string, string[], string | RegExp]>([
     ['no agent file', ['none.mjs', '--input', 'items.jsonl'], 'There is no file none.mjs.'],
-    ['a folder as the agent', ['.', '--input', 'items.jsonl'], 'There is no file ..'],
+    ['a folder as the agent', ['.', '--input', 'items.jsonl'], '. is a folder. Name a module'],
     ['a module that breaks', ['broken.mjs', '--input', 'items.jsonl'], /broken\.mjs cannot be loaded: .*nothing/],
     ['no agent by the usual names', ['others.mjs', '--input', 'items.jsonl'], /Say which: --export .*first/],
     [
@@ -711,7 +711,7 @@ export const agentless = 5`
     ],
     ['no input', ['agent.mjs'], "required option '--input <file>'"],
     ['an input that is not there', ['agent.mjs', '--input', 'none.jsonl'], 'There is no file none.jsonl.'],
-    ['a folder as input', ['agent.mjs', '--input', '.'], 'There is no file ..'],
+    ['a folder as input', ['agent.mjs', '--input', '.'], '. is a folder. --input names a file'],
     ['output over input', ['agent.mjs', '--input', 'items.jsonl', '--out', './items.jsonl'], 'are the same file'],
     [
       'output into a folder that is not there',

@@ -57,7 +57,7 @@ export class OpenAiEndpoint {
     this.#base = parseBase(baseUrl)
     checkOptions(options)
     this.timeoutMs = timeoutMs
-    this.#shown = this.#base.origin + this.#base.pathname + path
+    this.#shown = this.#base.origin + this.#base.pathname.replace(/\/$/, '') + path
     const basic = basicOf(this.#base)
     const bearer = apiKey === undefined || apiKey === '' ? basic : `Bearer ${apiKey}`
     this.#headers = {
@@ -304,6 +304,7 @@ function parseBase(baseUrl: unknown): URL {
     )
   }
   const base = new URL(baseUrl)
+  // One slash stays where there is no path.
   base.pathname = base.pathname.replace(/\/+$/, '')
   base.hash = ''
   return base

@@ -13,7 +13,7 @@ import { extendDelegation, type Delegation } from '../protocol/delegation.ts'
 import { keys } from '../protocol/extension.ts'
 import type { Question, Tool, ToolContext, ToolValue } from '../tools/tool.ts'
 import type { PeerClient } from './client.ts'
-import { toPeerError } from './errors.ts'
+import { PeerError, toPeerError } from './errors.ts'
 import { RemoteCall, type CallSurroundings } from './remote-call.ts'
 import { textOf, textsOf } from './remote-output.ts'
 
@@ -107,7 +107,10 @@ export function createAskTool({ peer, name, client, self, log = silentLog }: Ask
     kind: 'a2a',
     elsewhere: {
       failure: (error, task) =>
-        toPeerError(error, peer, { ...(task === undefined ? {} : { taskId: task.taskId }), attempt: 1 }),
+        // Params that are wrong were never sent: the peer has refused nothing.
+        task === undefined && !(error instanceof PeerError) && error.code === 'invalid_params'
+          ? error
+          : toPeerError(error, peer, { ...(task === undefined ? {} : { taskId: task.taskId }), attempt: 1 }),
     },
     async *run(params, context) {
       const { id, taskId = '', conversation } = context.call

@@ -30,11 +30,11 @@ export async function loadAgent(file: string, name: string | undefined): Promise
 type Exports = Readonly<Record<string, unknown>>
 
 async function load(file: string): Promise<Exports> {
-  const isFile = await stat(file).then(
-    (found) => found.isFile(),
-    () => false,
-  )
-  if (!isFile) throw new CommandFailure(2, `There is no file ${file}. Name a module that exports an agent.`)
+  const found = await stat(file).catch(() => undefined)
+  if (found?.isFile() !== true) {
+    const what = found?.isDirectory() === true ? `${file} is a folder.` : `There is no file ${file}.`
+    throw new CommandFailure(2, `${what} Name a module that exports an agent.`)
+  }
   const { href } = pathToFileURL(resolve(file))
   try {
     return (await import(href)) as Exports

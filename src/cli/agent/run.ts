@@ -89,10 +89,8 @@ async function checkFiles({
   if (input === '-') return { size: undefined, stateFile: state }
   const found = await stat(input).catch(() => undefined)
   if (found === undefined || found.isDirectory()) {
-    throw new CommandFailure(
-      2,
-      `There is no file ${input}. --input names a file with a JSON value a line, or - for stdin.`,
-    )
+    const what = found === undefined ? `There is no file ${input}.` : `${input} is a folder.`
+    throw new CommandFailure(2, `${what} --input names a file with a JSON value a line, or - for stdin.`)
   }
   // A pipe cannot be read again.
   if (!found.isFile()) return { size: undefined, stateFile: state }
