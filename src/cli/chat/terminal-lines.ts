@@ -4,6 +4,8 @@ import { StringDecoder } from 'node:string_decoder'
 import type { ReadStream, WriteStream } from 'node:tty'
 
 const maxHistory = 200
+/** How many lines may wait for a prompt; what is typed behind them waits in the terminal. */
+const maxWaiting = 1_000
 
 /** Close it when no more lines are wanted: it hears the terminal between prompts, too. */
 export class TerminalLines {
@@ -93,6 +95,7 @@ export class TerminalLines {
     const lines = `${this.#begun}${this.#decoder.write(typed)}`.split(/\r?\n|\r/)
     this.#begun = lines.pop() ?? ''
     this.#waiting.push(...lines)
+    if (this.#waiting.length >= maxWaiting) this.#input.pause()
   }
 
   /** Also where the terminal itself is gone. */
