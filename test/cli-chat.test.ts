@@ -883,7 +883,8 @@ describe('on a terminal', () => {
   })
 })
 
-describe('at a real terminal', () => {
+// Elsewhere `script` takes other options.
+describe.skipIf(process.platform !== 'linux')('at a real terminal', () => {
   /** An agent that says the first half of its answer, and the other one when it is let. */
   async function startSlow(): Promise<{ url: string; goOn: () => void }> {
     const { promise, resolve: goOn } = deferred()
