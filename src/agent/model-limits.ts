@@ -1,6 +1,7 @@
 /** What one request to a model may take: read, and held to. */
 import { firstOf } from '../base/abort.ts'
 import { ConvokeError } from '../base/errors.ts'
+import { maxTimerMs } from '../base/timer.ts'
 import { excerpt } from '../tools/value.ts'
 import type { ModelLimits } from './chat-model.ts'
 
@@ -72,9 +73,6 @@ export function timeLimit(timeoutMs: number | undefined): ConvokeError {
   )
 }
 
-/** What setTimeout can wait for at most. */
-const longestMs = 2 ** 31 - 1
-
 /**
  * A signal that aborts with the given one, or with `time_limit` at the deadline (milliseconds since 1970); to be ended when nobody
  * looks at it any more. `timeoutMs` is for the words of the failure.
@@ -89,7 +87,7 @@ export function untilDeadline(
   const stop = (): void => controller.abort(timeLimit(timeoutMs))
   const leftMs = deadline - Date.now()
   if (leftMs <= 0) stop()
-  const timer = leftMs > 0 && leftMs <= longestMs ? setTimeout(stop, leftMs) : undefined
+  const timer = leftMs > 0 && leftMs <= maxTimerMs ? setTimeout(stop, leftMs) : undefined
   const first = firstOf(signal, controller.signal)
   return {
     signal: first.signal,

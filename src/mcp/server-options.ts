@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { namesPrivateAddress } from '../base/address.ts'
 import { isObject } from '../base/json.ts'
+import { maxTimerMs } from '../base/timer.ts'
 import { clip, excerpt } from '../tools/value.ts'
 
 /**
@@ -101,7 +102,6 @@ const permissions = ['autoApprove', 'alwaysAllow', 'trust']
 
 const defaultConnectMs = 30_000
 const defaultPingMs = 30_000
-const maxTimerMs = 2_147_483_647
 /** No call is given less than a second; what looks like it is meant in seconds. */
 const fewestMs = 1_000
 

@@ -6,6 +6,7 @@ import { Channel } from '../base/channel.ts'
 import { ConvokeError } from '../base/errors.ts'
 import { cloneJson, type Json } from '../base/json.ts'
 import type { Logger } from '../base/logger.ts'
+import { maxTimerMs } from '../base/timer.ts'
 import type { Delegation } from '../protocol/delegation.ts'
 import { toSampled } from '../protocol/sampling.ts'
 import { AnswerCheck } from './answers.ts'
@@ -467,9 +468,6 @@ class Scope {
   }
 }
 
-/** The longest that a timer of Node can be set to, 24.8 days; longer is no limit. */
-const maxTimerMs = 2 ** 31 - 1
-
 /** A timer that can stand still. Runs from the start. */
 class Timer {
   readonly #expire: () => void
@@ -486,6 +484,7 @@ class Timer {
 
   start(): void {
     this.endsAt = Date.now() + this.#leftMs
+    // Longer is no limit.
     if (this.#leftMs <= maxTimerMs) this.#timer = setTimeout(this.#expire, this.#leftMs)
   }
 
